@@ -77,9 +77,9 @@ def header_columns(fields: Sequence[str], place: str) -> list[str]:
     return columns
 
 
-def check_found(found: bool, path: Path | str, header: bool, notes: Notes) -> None:
+def check_found(has_records: bool, path: Path | str, header: bool, notes: Notes) -> None:
     """Refuse a file without a single record."""
-    if found:
+    if has_records:
         return
     if notes.num_faults:
         raise UserError(f"{path}: no record can be read; the first fault is {notes.sentences[0]}")

@@ -60,7 +60,7 @@ def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: 
     assert len(documents) > 2 and room > 1
     draws = Random(f"{seed} {epoch}")
     draw, bounds, sentences = draws.random, documents.tolist(), np.asarray(sentences)
-    found: list[tuple[int, int, int, int, int]] = []
+    pairs: list[tuple[int, int, int, int, int]] = []
     for document, (begin, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
         while begin < end:
             target = room if draw() >= SHORT else 2 + int(draw() * (room - 1))
@@ -79,8 +79,8 @@ def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: 
             span = shorten_pair(
                 int(start), int(sentences[middle]), int(sentences[edges[0]]), int(sentences[edges[1]]), room, draws
             )
-            found.append((*span, int(is_random)))
-    rows = np.array(found, dtype=np.int64)
+            pairs.append((*span, int(is_random)))
+    rows = np.array(pairs, dtype=np.int64)
     return Spans(rows[:, :2], rows[:, 2:4], rows[:, 4])
 
 
@@ -97,7 +97,7 @@ def evenly_paired_spans(
     assert len(documents) > 2 and room > 1
     draws = Random(f"even {seed} {epoch}")
     draw, bounds, sentences = draws.random, documents.tolist(), np.asarray(sentences)
-    found: list[tuple[int, int, int, int, int]] = []
+    pairs: list[tuple[int, int, int, int, int]] = []
     for document, (start, end) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
         begin = start
         while begin < end:
@@ -125,9 +125,9 @@ def evenly_paired_spans(
                     break
             if not is_random and cut < last:
                 texts = shorten_pair(first, cut, cut, last, room, draws)
-            found.append((*texts, int(is_random)))
+            pairs.append((*texts, int(is_random)))
             begin = middle if is_random else stop
-    rows = np.array(found, dtype=np.int64).reshape(-1, 5)
+    rows = np.array(pairs, dtype=np.int64).reshape(-1, 5)
     return Spans(rows[:, :2], rows[:, 2:4], rows[:, 4])
 
 

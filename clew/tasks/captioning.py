@@ -1,4 +1,4 @@
-"""Captioning: a picture in, a sentence on it out (Xu et al. 2015, Show, attend and tell). Any body that encodes."""
+"""Captioning: a picture in, a sentence about it out (Xu et al. 2015, Show, attend and tell). Any body that encodes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from clew.data.kinds.kind import Parts
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.plans import batches_by_length
-from clew.data.synthetic.scene_texts import is_true, told_of
+from clew.data.synthetic.scene_texts import is_true, ground_text
 from clew.data.synthetic.scenes import Scene
 from clew.metrics.captioning import CAPTION_MEASURES, measure_captions
 from clew.metrics.measures import Measured, in_words
@@ -32,7 +32,7 @@ from clew.sources.picture_inputs import PictureReader
 from clew.sources.readers import PICTURES, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, tokens_of
 from clew.tasks.shared.from_inputs import BATCH_PLACES, InputSides, WritesFromInput
 from clew.tasks.shared.input_lengths import places_read
@@ -46,7 +46,7 @@ VALUES = {"bleu": [f"bleu_{order}" for order in (1, 2, 3, 4)]}
 
 
 class CaptioningConfig(SequenceConfig):
-    """A sentence on a picture."""
+    """A sentence about a picture."""
 
     name: Literal["captioning"] = "captioning"  # type: ignore[assignment]
     input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field(
@@ -54,13 +54,13 @@ class CaptioningConfig(SequenceConfig):
     )
     measures: list[str] = Field(
         ["bleu", "chrf", "rouge_l", "cider"],
-        description=f"captions are held against all references by {', '.join(CAPTION_MEASURES)}",
+        description=f"metrics that compare a caption with all references: {', '.join(CAPTION_MEASURES)}",
     )
     max_ratio: float | None = Field(
-        None, gt=0, description="a caption has at most so many tokens for each place of its picture"
+        None, gt=0, description="the most tokens of a caption for each position of its picture"
     )
     best: str = Field(
-        "cider", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+        "cider", description="what selects the best checkpoint: the lowest loss, or the highest value of a metric"
     )
 
     @property
@@ -70,7 +70,7 @@ class CaptioningConfig(SequenceConfig):
 
 @dataclass(frozen=True)
 class Caption:
-    """One sentence on a picture. `log_prob` is of all its tokens and its end, `score` what it was chosen by."""
+    """One caption. `log_prob` is that of all tokens and the end, `score` is what beam search ranked it by."""
 
     picture: str
     text: str
@@ -86,7 +86,7 @@ class Caption:
 
 
 class Captioner(WritesFromInput):
-    """P(caption | picture), trained on every caption of a picture, and held against all of them."""
+    """P(caption | picture), trained on every caption of a picture, and evaluated against all of them."""
 
     config: CaptioningConfig
     reader: PictureReader
@@ -98,25 +98,27 @@ class Captioner(WritesFromInput):
         return super().without(capability)
 
     def looks(
-        self, given: Given, layer: int | None = None, config: DecodingConfig | None = None
+        self, given: ModelInput, layer: int | None = None, config: DecodingConfig | None = None
     ) -> list[SentenceLooks]:
         given = given._replace(text=picture_in(given, self.reader))
         text = given.target if given.target is not None else self.own_target(given, config)
-        found = self.aligns(given._replace(target=text), layer)
-        return [SentenceLooks(text, found.target.words, found.by_word())]
+        alignment = self.aligns(given._replace(target=text), layer)
+        return [SentenceLooks(text, alignment.target.words, alignment.by_word())]
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
-        found = measure_captions(predictions, [example.captions for example in examples], self.config.measures).measured
-        more = {
+        measured = measure_captions(
+            predictions, [example.captions for example in examples], self.config.measures
+        ).measured
+        own = {
             "exact": fmean(self.sentence_scores(examples, predictions)),
             **self.measure_scenes(examples, predictions),
         }
-        return Measured({**found.values, **more}, f"{found.text}, {in_words(more)}")
+        return Measured({**measured.values, **own}, f"{measured.text}, {in_words(own)}")
 
     def measure_scenes(self, examples: Sequence[Any], predictions: Sequence[str]) -> dict[str, float]:
-        """Of drawn scenes, whose truth is known: the share of captions that are true, of those that are exact where the
-        scene has a pair of colour and shape that training has not, and of words whose attention looks at their thing.
-        Empty of other pictures."""
+        """Return metrics of drawn scenes, whose contents are known: the share of captions that are true, of exact
+        captions among scenes with a pair of colour and shape that training does not have, and of words whose attention
+        points at their object. Empty for other pictures."""
         scenes = [example.picture for example in examples]
         if not scenes or not all(isinstance(scene, Scene) for scene in scenes):
             return {}
@@ -125,15 +127,15 @@ class Captioner(WritesFromInput):
         if novel := [score for score, scene in exact if scene.is_novel]:
             values["exact_novel"] = fmean(novel)
         if self.without("aligns") is None and isinstance(self.reader, PictureReader):
-            found = self.pointed(scenes, predictions)
-            values |= {"pointing": found.share} if found.words else {}
+            pointing = self.pointed(scenes, predictions)
+            values |= {"pointing": pointing.share} if pointing.words else {}
         return values
 
     def pointed(self, scenes: Sequence[Scene], texts: Sequence[str]) -> Pointed:
-        """How often attention looks most at the thing that a word of a text speaks of, while the text is written."""
+        """Count how often a word's attention is highest on the object that it names, with teacher forcing."""
         ids = [without({self.end}, tokens) for tokens in self.target.encode_batch(list(texts))]
         encoded = [InputSides(self.reader.measured(scene), tokens) for scene, tokens in zip(scenes, ids, strict=True)]
-        device, found = next(self.parameters()).device, []
+        device, counts = next(self.parameters()).device, []
         with evaluating([self]):
             for rows in batches_by_length(np.array([self.lengths(sides) for sides in encoded]), BATCH_PLACES // 8):
                 weights = (
@@ -141,35 +143,35 @@ class Captioner(WritesFromInput):
                     .float()
                     .cpu()
                 )
-                found += [
+                counts += [
                     self.pointed_in(scenes[row], texts[row], ids[row], each)
                     for row, each in zip(rows, weights, strict=True)
                 ]
-        return Pointed(sum(each.right for each in found), sum(each.words for each in found))
+        return Pointed(sum(each.right for each in counts), sum(each.words for each in counts))
 
     def pointed_in(self, scene: Scene, text: str, ids: list[int], weights: Tensor) -> Pointed:
-        """Of one text; `weights` (tokens, places)."""
+        """Count this for one text; `weights` (tokens, positions)."""
         tokens = tokens_of(self.target, text, ids)
         places = Tokens([], [""] * weights.shape[1], list(range(weights.shape[1])))
         by_word = (
             Alignment(places, tokens, weights[: len(ids)]).by_word().numpy() if ids else np.zeros((0, weights.shape[1]))
         )
-        told = told_of(" ".join(tokens.words), scene)
+        claims = ground_text(" ".join(tokens.words), scene)
         side, pictures = self.reader.side, self.reader.pictures
         touched = touched_cells(scene.numbers(), len(scene.things), pictures.cell, (side, side), pictures.before)
-        return pointed(by_word, told.things, touched)
+        return pointed(by_word, claims.things, touched)
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:
-        """100 where a caption is one of the references, word for word."""
+        """Return 100 for each caption that equals one of its references, else 0."""
         pairs = zip(examples, self.measured(predictions), strict=True)
         return [100.0 * (text in self.measured(example.captions)) for example, text in pairs]
 
     def statistics(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[Statistics]:
-        found = measure_captions(
+        statistics = measure_captions(
             predictions, [example.captions for example in examples], self.config.measures
         ).statistics
         exact = self.sentence_scores(examples, predictions)
-        return [{**each, "exact": {"share": [score / 100, 1]}} for each, score in zip(found, exact, strict=True)]
+        return [{**each, "exact": {"share": [score / 100, 1]}} for each, score in zip(statistics, exact, strict=True)]
 
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": example.key, "target": example.target, "prediction": prediction}
@@ -177,24 +179,24 @@ class Captioner(WritesFromInput):
     def caption(
         self, pictures: Sequence[Any], options: "CaptionOptions", numbers: Sequence[int]
     ) -> list[list[Caption]]:
-        """The best captions of each picture."""
-        found = self.write_for(pictures, options.decoding, options.seed, numbers)
+        """Return the best captions of each picture."""
+        captions = self.write_for(pictures, options.decoding, options.seed, numbers)
         return [
             [Caption(str(getattr(picture, "key", picture)), *each) for each in written]
-            for picture, written in zip(pictures, found, strict=True)
+            for picture, written in zip(pictures, captions, strict=True)
         ]
 
 
 class CaptionExamples(Examples):
-    """Every caption of a picture is an example to train on."""
+    """Examples in which every caption of a picture is a training example of its own."""
 
     def read(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
         parts = super().read(data, seed, notes)
-        each = (
+        captions = (
             example._replace(captions=(text,), id=f"{example.id} {number}")
             for example, number, text in captions_of(parts["train"])
         )
-        return {**parts, "train": list(each)}
+        return {**parts, "train": list(captions)}
 
 
 def captions_of(examples: Sequence[Captioned]) -> Iterator[tuple[Captioned, int, str]]:
@@ -204,7 +206,7 @@ def captions_of(examples: Sequence[Captioned]) -> Iterator[tuple[Captioned, int,
 def train_caption_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Captioned], config: CaptioningConfig
 ) -> dict[str, Any]:
-    """How pictures are read, and a tokenizer of the captions."""
+    """Build the reader of pictures, and a tokenizer of the captions."""
     reader = build_part("reader of pictures", config.input, PICTURES).fitted(examples[0].picture)
     return {"source": reader, "target": train([text for _, _, text in captions_of(examples)], [])}
 
@@ -243,16 +245,17 @@ def caption_objects(number: int, row: PictureRow, answer: list[Caption] | None, 
 
 
 def as_lines(blocks: Blocks, options: CaptionOptions, alone: bool) -> Iterator[str]:
-    """The caption; behind the file's name where there are several, and with its score where several are asked for."""
-    for some in blocks:
-        for each in some:
-            for one in each.answer or ():
-                name, score = "" if alone else f"{one.picture}\t", f"\t{one.score:.4f}" if options.n_best > 1 else ""
-                yield f"{name}{one.text}{score}\n"
+    """Write one line per caption: the file's name first if there are several files, the score last with `n_best`."""
+    for block in blocks:
+        for answered in block:
+            for caption in answered.answer or ():
+                name = "" if alone else f"{caption.picture}\t"
+                score = f"\t{caption.score:.4f}" if options.n_best > 1 else ""
+                yield f"{name}{caption.text}{score}\n"
 
 
 CAPTION: Use[PictureRow, list[Caption]] = Use(
-    about="write a sentence on picture files",
+    about="caption pictures",
     row=PictureRow,
     options=CaptionOptions,
     answer=caption_rows,
@@ -260,20 +263,20 @@ CAPTION: Use[PictureRow, list[Caption]] = Use(
     formats={"lines": as_lines},
     places=places_read,
     try_it=lambda example: (["picture.png"], None),
-    help="""Every FILE, or else every line of standard input or of --file, is the path of a picture: PNG, and with
-`pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several
-files, behind the file's name and a tab.
+    help="""Each FILE is the path of a picture: PNG, and with `pip install 'clew[pictures]'` JPEG and other formats.
+Without FILE, each line of standard input or of --file is such a path. Each caption is one line of standard output. If
+there are several files, the line starts with the file's name and a tab.
 
-A run of the task `paragraphs` writes several sentences. Where it reads regions, --file is JSON lines with the boxes
-of every picture, [left, top, right, bottom] in pixels: {"image": "scene.png", "boxes": [[4, 2, 20, 18], [24, 8, 44,
-28]]}; and with task.phrases=true "phrases": ["...", "..."], one for each box.
+A run of the task `paragraphs` writes several sentences. If it reads regions, --file is JSON lines with the boxes of
+each picture, [left, top, right, bottom] in pixels: {"image": "scene.png", "boxes": [[4, 2, 20, 18], [24, 8, 44,
+28]]}. With task.phrases=true each line also has "phrases": ["...", "..."], one for each box.
 
   clew caption runs/scenes-captioner scene.png
   clew caption runs/scenes-captioner *.png --beams 5
   clew caption runs/scenes-captioner scene.png --n-best 3 --json
   clew caption runs/scenes-paragraphs --file pictures.jsonl
 
-`clew look caption` draws where in the picture each word looks.""",
+`clew look caption` draws the attention of each word over the picture.""",
 )
 
 CAPTIONING = TaskEntry(

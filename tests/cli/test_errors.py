@@ -60,7 +60,7 @@ def assert_refused(found: Outcome, sentence: str) -> None:
             ["train", "text-lstm", "training.schedule.warmup=-1"],
             "the schedule's warmup (-1) must be at least 0; set training.schedule.warmup",
         ),
-        (["train", "text-lstm"], "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"),
+        (["train", "text-lstm"], "there is no training data; name your text with data.train, e.g. `clew train text-lstm"),
         (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),
         (["train", "text-lstm", "device=gpu"], "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
         (["recipes", "text-lsmt"], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),
@@ -309,7 +309,7 @@ def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -
     folder = tmp_path / name
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
-    assert f"`clew import '{name}'` makes a run of it" in clew("describe", name).err
+    assert f"`clew import '{name}'` converts it to a run" in clew("describe", name).err
     shutil.copytree(FROZEN / "language_model_code" / "run", tmp_path / "b;touch y")
     assert "and add `--code 'b;touch y/code.py'`" in clew("generate", "b;touch y").err
     shutil.copytree(FROZEN / "classification_adapter" / "run", tmp_path / "c;touch z")

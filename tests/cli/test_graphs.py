@@ -112,8 +112,8 @@ def test_a_cycle_under_the_order_along_the_edges_is_refused(clew: Clew, run: Pat
     settings = [f"data.train={run.parent / 'train.conllu'}", 'task.edges=["up","down"]', *SETTINGS]
     assert_refused(
         clew("train", "label-nodes", *settings, "--out", "cycle"),
-        f"{run.parent / 'train.conllu'}:1: the edges of this sentence make a cycle, and a body that reads along them"
-        ' has no order for it; set task.edges=["next","forward"], or model.layer.order=rounds',
+        f"{run.parent / 'train.conllu'}:1: the edges of this sentence form a cycle, so a body that reads along the"
+        ' edges has no order for the nodes; set task.edges=["next","forward"], or model.layer.order=rounds',
     )
     rounds = 'model.layer={"name":"graph_lstm","order":"rounds"}'
     found = clew(
@@ -125,5 +125,5 @@ def test_a_cycle_under_the_order_along_the_edges_is_refused(clew: Clew, run: Pat
 def test_data_without_heads_name_those_that_have_them(clew: Clew) -> None:
     assert_refused(
         clew("train", "label-nodes", "data.corpus=ewt-sample", *SETTINGS),
-        "the corpus ewt-sample has no dependencies; this task reads words with heads, such as those of ewt",
+        "the corpus ewt-sample has no dependencies; this task reads words with heads, such as ewt",
     )

@@ -65,7 +65,7 @@ def test_sentences_stand_on_the_command_line(clew: Clew, run: Path) -> None:
     assert clew("parse", run, "the dog sees .", "it ( never ) rains").out == f"{first}\n{last}\n"
     assert_refused(
         clew("parse", run, "it", "--file", "x"),
-        "texts are given, and a file of texts too; leave out --file or the texts",
+        "texts are given both as arguments and with --file; leave one of them out",
     )
 
 
@@ -129,11 +129,11 @@ def test_the_evaluation_stands_beside_the_right_branching_one(clew: Clew, run: P
 def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> None:
     assert_refused(
         clew("generate", run, "the"),
-        f"{run} is a run of the task parsing, which does not generate; `clew parse` is what it does",
+        f"{run} is a run of the task parsing, which cannot generate; use `clew parse`",
     )
     assert_refused(
         clew("parse", lstm, stdin="a\n"),
-        f"{lstm} is a run of the task language_model, which does not parse; `clew generate` is what it does",
+        f"{lstm} is a run of the task language_model, which cannot parse; use `clew generate`",
     )
 
 
@@ -144,7 +144,7 @@ def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> N
         (["--beams", "0"], "--beams must be at least 1, not 0"),
         (["--file", "none.txt"], "no such file: none.txt; "),
         (["--format", "png"], "argument --format: invalid choice: 'png' (choose from "),
-        (["--out", "nowhere/trees.mrg"], "no such folder: nowhere, where --out is to write; make it first"),
+        (["--out", "nowhere/trees.mrg"], "no such folder for --out: nowhere; create it first"),
     ],
 )
 def test_a_mistake_in_an_option_is_one_line(clew: Clew, run: Path, options: list[str], sentence: str) -> None:
@@ -190,7 +190,10 @@ def test_a_treebank_that_cannot_be_read_is_refused_with_its_line(clew: Clew, tex
 
 
 def test_what_is_missing_or_does_not_fit_is_one_line(clew: Clew) -> None:
-    assert_refused(clew("train", "parse"), "data.train names your trees, e.g. `clew train parse data.train=trees.mrg`")
+    assert_refused(
+        clew("train", "parse"),
+        "there is no training data; name your trees with data.train, e.g. `clew train parse data.train=trees.mrg`",
+    )
     assert_refused(clew("train", "parse", "data.train=none.mrg"), "no such file: none.mrg; ")
     Path("trees.mrg").write_text(TREES, encoding="utf-8")
     given = ["train", "parse", "data.train=trees.mrg", *SETTINGS]

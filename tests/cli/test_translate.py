@@ -146,7 +146,7 @@ def test_a_language_is_asked_for(clew: Clew, translators: dict[str, Path]) -> No
     }
     assert asked["de"]["log_prob"] != asked["fr"]["log_prob"]
     refused = clew("translate", many, stdin="a red fox\n")
-    assert_refused(refused, "this model translates into de, en, fr; say which (--into on the command line)")
+    assert_refused(refused, "this model translates into de, en, fr; choose one (--into on the command line)")
     assert_refused(
         clew("translate", many, "--into", "cs", stdin="a\n"),
         "the model was not trained to write 'cs'; it translates into de, en, fr",
@@ -228,7 +228,7 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
     assert clew("translate", lstm, "red old fox", "--score", "targets.txt").out == piped
     assert_refused(
         clew("translate", lstm, "--file", "targets.txt", "fox", "--score", "targets.txt"),
-        "texts are given, and a file of texts too",
+        "texts are given both as arguments and with --file",
     )
 
 
@@ -237,34 +237,34 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
     [
         (
             ["RUN", "red fox", "--file", "no.txt"],
-            "texts are given, and a file of texts too; leave out --file or the texts",
+            "texts are given both as arguments and with --file; leave one of them out",
         ),
         (["RUN", "./no-such-run"], "no-such-run is not a run directory (it has no config.json)"),
         (
             ["RUN", "--beams", 3, "--method", "sample"],
-            "--beams is for beam search, and --method is sample; leave one of them out",
+            "--beams needs beam search, but --method is sample; leave one of them out",
         ),
         (
             ["RUN", "--n-best", 2, "--method", "greedy"],
-            "--n-best is for beam search, and --method is greedy; leave one of them out",
+            "--n-best needs beam search, but --method is greedy; leave one of them out",
         ),
         (["RUN", "--attention", "a.gif"], "--attention (a.gif) must end in .jsonl, .svg, .png or .pdf"),
-        (["RUN", "--attention", "none/a.svg"], "no such folder: none, where --attention is to write; make it first"),
-        (["RUN", "--attention", "a.svg", "--layer", 4], "there is no layer 4; 1 of the decoder's look at the source"),
+        (["RUN", "--attention", "none/a.svg"], "no such folder for --attention: none; create it first"),
+        (["RUN", "--attention", "a.svg", "--layer", 4], "no layer 4 of the decoder attends to the source; choose 1 to 1"),
         (
             ["RUN", "--layer", 1],
-            "--layer says which layer --attention shows; give a file with --attention, or leave it out",
+            "--layer selects the layer that --attention shows; add --attention FILE, or leave --layer out",
         ),
         (
             ["RUN", "--score", "t.txt", "--n-best", 2],
-            "--n-best is for writing, and --score scores what is written already; leave one",
+            "--n-best controls decoding, but --score decodes nothing; leave one",
         ),
-        (["RUN", "--score", "t.txt", "--seed", 0], "--seed is for writing"),
-        (["RUN", "--score", "t.txt", "--replace-unknown"], "--replace-unknown is for writing"),
+        (["RUN", "--score", "t.txt", "--seed", 0], "--seed controls decoding"),
+        (["RUN", "--score", "t.txt", "--replace-unknown"], "--replace-unknown controls decoding"),
         (["RUN", "--beams", 0], "--beams must be at least 1, not 0"),
         (["RUN", "--into", "de"], "the model was not trained to write 'de'; it knows no languages by name"),
         (["RUN", "--file", "no.txt"], "no such file: no.txt"),
-        (["LM"], "{LM} is a run of the task language_model, which does not translate; `clew generate` is what it does"),
+        (["LM"], "{LM} is a run of the task language_model, which cannot translate; use `clew generate`"),
     ],
 )
 def test_mistakes_are_sentences(
@@ -278,11 +278,11 @@ def test_mistakes_are_sentences(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["model.dim=3"], "a trained run keeps its model; model.dim=3 cannot be changed, only data and decoding can"),
-        (["a", "b", "c"], "pairs are in one file, or in two whose lines translate each other, not in 3"),
+        (["model.dim=3"], "model.dim=3 cannot be changed: a trained run keeps its model; only data and decoding"),
+        (["a", "b", "c"], "pairs are in one file, or in two parallel files, not in 3"),
         (["--streams", 2], "--streams is for a language model's own text"),
         (["--pivot", "en"], "the model was not trained to write 'en'"),
-        (["--out", "none/p.jsonl"], "no such folder: none, where --out is to write"),
+        (["--out", "none/p.jsonl"], "no such folder for --out: none"),
         (["data.sorce=x"], "unknown field 'sorce' of data; did you mean 'source'?"),
     ],
 )
@@ -300,13 +300,13 @@ def test_bytes_that_are_no_text_are_refused_with_their_line(
             return b"red fox\n\xff\n".decode("utf-8", "surrogateescape")
 
     monkeypatch.setattr(io, "StringIO", Typed)
-    assert_refused(clew("translate", translator), "standard input, line 2: byte 1 is not UTF-8; convert it first")
+    assert_refused(clew("translate", translator), "standard input, line 2: byte 1 is not UTF-8; convert the text first")
 
 
 def test_each_verb_says_which_fits_a_run(clew: Clew, translator: Path) -> None:
     assert_refused(
         clew("generate", translator, "red"),
-        f"{translator} is a run of the task translation, which does not generate; `clew translate`",
+        f"{translator} is a run of the task translation, which cannot generate; use `clew translate`",
     )
     run = library.load(translator, device="cpu")
     for refused in (
@@ -315,9 +315,7 @@ def test_each_verb_says_which_fits_a_run(clew: Clew, translator: Path) -> None:
         lambda: run.generate("red"),
         lambda: run.parse("red"),
     ):
-        with pytest.raises(
-            UserError, match="a run of the task translation, which does not .*; `clew translate` is what it does"
-        ):
+        with pytest.raises(UserError, match="a run of the task translation, which cannot .*; use `clew translate`"):
             refused()
     assert_refused(
         clew("predict", translator, "--samples", 3, stdin="a\n"),

@@ -156,7 +156,7 @@ def test_trees_are_described_as_parsers_learn_them(tmp_path):
     path = write(tmp_path / "a.mrg", "( (S (NP-SBJ (PRP It)) (VP (VBZ rains))))\n(S (-NONE- *))\n(NP (NN Rain))\n")
     description = describe(path)
     columns = {column.name: column for column in description.columns}
-    assert (description.num_records, description.skipped) == (2, {"trees of traces alone": 1})
+    assert (description.num_records, description.skipped) == (2, {"tree of traces only": 1})
     assert columns["tree"].num_different == 2 and columns["words"].words.max == 2
     assert description.examples[0][1]["tree"] == "(TOP (S (NP (PRP It)) (VP (VBZ rains))))"
     assert description.examples[1][0] == f"{path}:tree 3"

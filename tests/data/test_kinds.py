@@ -161,7 +161,7 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
     write("talk.txt", "\nhello\nhi\n\nalone\n\nbye\ngood bye\n")
     with pytest.raises(
         UserError,
-        match="talk.txt:5: this turn has no other after it before an empty line, so there is no reply; fix it",
+        match="talk.txt:5: the dialogue has one turn, so there is no reply; fix it",
     ):
         read(train="talk.txt", turns=1)
     parts = read(train="talk.txt", turns=1, faults="skip")
@@ -171,16 +171,21 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({}, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train="),
+        (
+            {},
+            "there is no training data; name your pairs with data.train, e.g. `clew train translate"
+            " data.train=pairs.tsv` or data.train=",
+        ),
         (
             {"turns": 1},
-            "data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`",
+            "there is no training data; name your dialogues with data.train, one turn on each line, e.g. `clew train"
+            " dialogue data.train=talk.txt`",
         ),
         ({"corpus": "revers"}, "unknown corpus 'revers'; did you mean 'reverse'?"),
         ({"train": "pairs.tsv", "corpus": "copy"}, "data.corpus and data.train exclude each other"),
         (
             {"corpus": "copy", "turns": 2},
-            "data.turns is for files of dialogues, and data.corpus=copy is none; leave one of them out",
+            "data.turns is for files of dialogues, but data.corpus=copy is a corpus; leave one of them out",
         ),
         (
             {"train": ["a", "b"], "directions": ["de-en"]},
@@ -198,10 +203,10 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
         ({"corpus": "tatoeba-sample", "directions": []}, "data.directions is empty; name at least one, such as "),
         (
             {"corpus": "tatoeba-sample", "source": 1, "target": "en"},
-            r"data.source is a number \(1\), but a corpus has languages; name one",
+            r"data.source is a number \(1\), but a corpus needs a language; name one",
         ),
         ({"train": "one.tsv"}, "1 example with 1 different text cannot give a valid part"),
-        ({"train": ["a", "b", "c"]}, "pairs are in one file, or in two whose lines translate each other, not in 3"),
+        ({"train": ["a", "b", "c"]}, "pairs are in one file, or in two parallel files, not in 3"),
         ({"train": "none.tsv"}, "none.tsv: the file is empty"),
         ({"train": "lines.txt"}, r"lines.txt: this is .* \(lines\), which holds no pairs"),
     ],

@@ -214,7 +214,7 @@ def test_sentences_come_from_columns_json_and_lists(tmp_path):
     assert [sentence.tags for sentence in read_sentences(path, tags="2")] == [("DT", "NN")]
     assert [sentence.tags for sentence in read_sentences(path, with_tags=False)] == [None]
     assert refusal(lambda: read_sentences(path, tags="ner")) == (
-        "CoNLL columns have no names; data.tags takes a number from 1, or from -1 at the last, not 'ner'"
+        "CoNLL columns have no names; data.tags must be a number from 1, or from -1 at the last, not 'ner'"
     )
     path = write(tmp_path / "a.jsonl", '{"tokens": ["a", "b"], "tags": ["O", "B"]}\n')
     assert list(read_sentences(path, words="tokens")) == [Sentence(("a", "b"), ("O", "B"), id=f"{path}:1")]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from clew.data.synthetic.scene_texts import told_of
+from clew.data.synthetic.scene_texts import ground_text
 from clew.data.synthetic.scenes import scenes
 from clew.metrics.pointing import Pointed, pointed, touched_cells
 from tests.references import pointing as reference
@@ -48,7 +48,7 @@ def test_words_of_no_thing_do_not_count_and_those_of_a_thing_that_is_not_there_a
 def test_a_word_that_no_thing_of_the_scene_fits_speaks_of_one_that_is_not_there() -> None:
     (scene,) = scenes(1, seed=1, most=1)
     thing = scene.things[0]
-    told = told_of(f"there is a {thing.size} {thing.colour} {thing.shape} is above a nonsense", scene)
+    told = ground_text(f"there is a {thing.size} {thing.colour} {thing.shape} is above a nonsense", scene)
     assert told.things == (None, None, None, 0, 0, 0, None, None, None, None)
     other = next(shape for shape in ("circle", "square") if shape != thing.shape)
-    assert told_of(f"a {other} and a {thing.shape}", scene).things == (None, 1, None, None, 0)
+    assert ground_text(f"a {other} and a {thing.shape}", scene).things == (None, 1, None, None, 0)

@@ -54,7 +54,12 @@ def test_the_same_seed_builds_the_same_model_and_leaves_the_generator_alone() ->
 
 
 def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"):
+    with pytest.raises(
+        UserError,
+        match=(
+            "there is no training data; name your text with data.train, e.g. `clew train text-lstm data.train=book.txt`"
+        ),
+    ):
         find_texts(config_of("text-lstm").data)
     message = r"data.corpus and data.train exclude each other; give one of them \(data.corpus=null for your own data\)"
     with pytest.raises(UserError, match=message):
@@ -78,7 +83,7 @@ def test_a_part_too_short_to_predict_anything_is_refused_before_training(tmp_pat
         )
     assert (
         str(error.value)
-        == f"{path}: the valid part has 1 token and needs 2, one to read and one to predict; give more text, or another"
+        == f"{path}: the valid part needs at least 2 tokens, one to read and one to predict; give more text, or change"
         " data.valid_fraction or data.test_fraction"
     )
 

@@ -203,7 +203,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
 
     refused(
         "model.dim=4..16",
-        sentence="model.dim=4..16 is a range, which a search varies; add --search N, such as",
+        sentence="model.dim=4..16 is a range, which needs a search; add --search N, such as",
     )
     refused("--jobs", 2, sentence="--jobs is for a search; add --search N, such as --search 20, or leave --jobs out")
     refused(
@@ -217,7 +217,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         2,
         *SPACE,
         "--overwrite",
-        sentence="--overwrite replaces one run, and a search writes a folder of several; leave",
+        sentence="--overwrite replaces one run, but a search writes a folder of several; leave",
     )
     refused("--search", "many", *SPACE, sentence="--search takes a whole number, not 'many'; for example --search 20")
     refused(
@@ -237,7 +237,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         *SPACE,
         "--plot",
         "no/a.svg",
-        sentence="no such folder: no, where --plot is to write; make it first",
+        sentence="no such folder for --plot: no; create it first",
     )
     refused(
         "--search",
@@ -252,7 +252,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
     )
     assert not Path("runs").exists()
     hopeless = clew("train", "classify", "--search", 9, "model.dim=4..16", "--out", "hopeless")
-    message = "clew: the first 2 trials failed, the last because data.train names your labelled texts"
+    message = "clew: the first 2 trials failed, the last because there is no training data; name your labelled texts"
     assert hopeless.status == 2 and hopeless.err.splitlines()[-1].startswith(message)
     searched(given, 2)
     refused(
@@ -280,7 +280,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         "--resume",
         sentence="a resumed search keeps its settings, but these changed: ",
     )
-    refused("--out", "runs/found", "--resume", sentence="runs/found is a search; go on with it by --search N --resume")
+    refused("--out", "runs/found", "--resume", sentence="runs/found is a search; resume it with --search N --resume")
     assert_refused(
         clew("train", "text-gpt", "--search", 2, "--out", "runs/found", "--resume"),
         "runs/found is a search of text-lstm, not of text-gpt",
@@ -297,7 +297,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         sentence="runs/found/study.json is not what a search of this version writes",
     )
     assert_refused(
-        clew("runs", "runs", "--plot", "a.svg"), "--plot draws a search, and runs is none; give the folder of one"
+        clew("runs", "runs", "--plot", "a.svg"), "--plot is for a search, but runs is none; give the folder of one"
     )
 
 

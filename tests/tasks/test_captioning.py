@@ -12,11 +12,11 @@ import clew
 from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.data.examples import Captioned
-from clew.data.synthetic.scene_texts import told_of
+from clew.data.synthetic.scene_texts import ground_text
 from clew.data.synthetic.scenes import scenes
 from clew.drawing.views import Overlays
 from clew.recipes.running import run_recipe
-from clew.tasks.offers import Given, lacking
+from clew.tasks.offers import ModelInput, lacking
 from tests.references import pointing
 
 SETTINGS = ["model.dim=48", "model.embedding_dim=48", "task.input.side=32", "task.input.first_dim=8", "device=cpu"]
@@ -56,13 +56,13 @@ def test_four_pictures_are_learnt_by_heart_and_captioned(run: Path, capsys: pyte
 
 def test_every_word_looks_at_the_places_of_the_grid(run: Path) -> None:
     task = clew.load(run / "run").task
-    found = task.aligns(Given(str(run / "0.png"), target=CAPTIONS[0]))
+    found = task.aligns(ModelInput(str(run / "0.png"), target=CAPTIONS[0]))
     assert (
         found.source.texts[0] == "row 1, column 1"
         and len(found.source.texts) == task.reader.grid[0] * task.reader.grid[1]
     )
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.target.texts)))
-    assert lacking(task, "vectors") == "reads places of an input, and has no vectors of a text"
+    assert lacking(task, "vectors") == "reads places of an input, so it has no text vectors"
 
 
 def test_a_broken_picture_is_refused_by_name(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,8 +91,8 @@ def test_pointing_is_that_of_a_loop_over_words_and_pixels(run: Path, tmp_path: P
         texts.append(
             f"here is a {thing.colour} {thing.shape}" if number % 2 else f"a {thing.shape} alone one purple cross"
         )
-        weights = task.aligns(Given(name, target=texts[-1])).weights[:-1].numpy()
-        found = pointing.pointed(weights, told_of(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32), before=4)
+        weights = task.aligns(ModelInput(name, target=texts[-1])).weights[:-1].numpy()
+        found = pointing.pointed(weights, ground_text(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32), before=4)
         right, words = right + found[0], words + found[1]
     assert task.pointed(drawn, texts) == (right, words) and words > 0
     examples = [
@@ -139,7 +139,7 @@ def test_where_each_word_looks_is_laid_over_the_picture(
     assert main(["look", "caption", str(run / "run"), picture, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["caption"] == CAPTIONS[2] and facts["words"][:-1] == CAPTIONS[2].split() and facts["grid"] == [4, 4]
-    aligned = clew.load(run / "run").task.aligns(Given(picture, target=CAPTIONS[2])).weights
+    aligned = clew.load(run / "run").task.aligns(ModelInput(picture, target=CAPTIONS[2])).weights
     torch.testing.assert_close(torch.tensor(facts["weights"]), aligned, atol=1e-5, rtol=0)
     assert facts["looked_at"] == aligned.argmax(1).tolist()
     for name in ("look.svg", "look.png"):
@@ -156,5 +156,5 @@ def test_the_caption_to_look_at_may_be_given(run: Path) -> None:
     assert view.facts["words"][:-1] == ["a", "second", "thing"]
     with pytest.raises(UserError, match="caption needs a picture; name a file: text=FILE"):
         clew.look(loaded, "caption")
-    with pytest.raises(UserError, match="boxes are for models that read regions, and this one reads whole pictures"):
+    with pytest.raises(UserError, match="boxes are for models that read regions, but this model reads whole pictures"):
         clew.look(loaded, "caption", text=str(run / "0.png"), boxes=[[0, 0, 8, 8]])

@@ -23,7 +23,7 @@ LEARNING = [name for name, entry in TASKS.items() if entry.learning is not None]
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_section_has_what_all_kinds_share(name: str) -> None:
     assert issubclass(TASKS[name].section, DataSection)
-    with pytest.raises(UserError, match="data.train names your"):
+    with pytest.raises(UserError, match="there is no training data; name your"):
         TASKS[name].learns.read(TASKS[name].section(), 1, Notes())
 
 

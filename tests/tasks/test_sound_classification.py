@@ -91,7 +91,10 @@ def test_what_is_missing_is_named(folder: Path) -> None:
         list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")], Notes()) if LABELLED_SOUNDS.rows else ())
     with pytest.raises(
         UserError,
-        match="data.train names your sounds, e.g. data.train=recordings, a folder with one for each class in it",
+        match=(
+            "there is no training data; name your sounds with data.train, e.g. data.train=recordings, a folder"
+            " with one for each class in it"
+        ),
     ):
         LABELLED_SOUNDS.read(LabelledSoundsData(), seed=1)
 

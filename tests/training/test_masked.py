@@ -103,7 +103,7 @@ def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["data.train=null"], "data.train names your documents, e.g. `clew train text-bert"),
+        (["data.train=null"], "there is no training data; name your documents with data.train, e.g. `clew train text-bert"),
         (["data.train=stories.txt/nothing"], "no such file: stories.txt/nothing"),
         (["data.valid=stories.txt", "data.train=one.txt"], "the training part is one document"),
         (["data.corpus=tinyshakespeare+ewt-smple"], "unknown corpus 'ewt-smple'; did you mean 'ewt-sample'"),

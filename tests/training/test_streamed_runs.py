@@ -183,7 +183,7 @@ def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_p
     [
         (
             ["data.corpus=tinyshakespeare"],
-            "data.stream=true is for files of your own; name them with data.corpus=null data.train=FOLDER, or",
+            "data.stream=true is for your own files; name them with data.corpus=null data.train=FOLDER, or",
         ),
         ([], "data.stream=true needs the files to stream; name them with data.train=FOLDER"),
         (

@@ -1,1 +1,1 @@
-"""Kinds of data, one a file: the section `data` of a config that reads it, and its readers. Knows no task."""
+"""Kinds of data, one for each file: the section `data` of a config, and its readers. Knows no task."""

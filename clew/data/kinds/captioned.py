@@ -1,4 +1,4 @@
-"""Pictures with captions: files of one's own, corpora, and scenes that are drawn."""
+"""Pictures with captions: your own files, corpora, and drawn scenes."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -11,7 +11,7 @@ from clew.core.memory import check_fits
 from clew.data.corpora import CORPORA, read_corpus
 from clew.data.corpora.picture_contents import Captions
 from clew.data.examples import Captioned, Crop
-from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.kind import Kind, PartFiles, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
 from clew.data.pictures.picture_files import picture_size
@@ -21,26 +21,26 @@ from clew.data.synthetic.scene_texts import captions, fixed_caption, paragraph, 
 from clew.data.synthetic.scenes import MOST_THINGS, SCENES, Part, Scene, across, scenes
 
 Order = Literal["drawn", "across"]
-"""Of what a paragraph speaks of."""
+"""The order of the objects in a paragraph: random, or from left to right."""
 
 
 class PicturesData(TableData):
-    """Where the pictures come from: a corpus by name, scenes that are drawn, or files of one's own."""
+    """Where the pictures come from: a corpus by name, drawn scenes, or your own files."""
 
     image: Column | None = Field(None, description="pictures in a table: the column of their paths, by name or number")
     pictures: str | None = Field(
         None,
         description=(
-            "the folder or .tar archive that paths of pictures start from; the data file's folder where not given"
+            "the folder or .tar archive that the paths of pictures are relative to; by default the data file's folder"
         ),
     )
-    size: int = Field(10_000, ge=1, description="drawn scenes: how many")
+    size: int = Field(10_000, ge=1, description="drawn scenes: their number")
     side: int = Field(64, ge=32, le=512, description="drawn scenes: the side of a picture, in pixels")
-    things: int = Field(MOST_THINGS, ge=1, le=MOST_THINGS, description="drawn scenes: how many things at most")
+    things: int = Field(MOST_THINGS, ge=1, le=MOST_THINGS, description="drawn scenes: the largest number of objects")
 
 
 class Drawn(Protocol):
-    """A section that says how many scenes are drawn."""
+    """A section with a number of scenes to draw."""
 
     @property
     def size(self) -> int: ...
@@ -51,44 +51,48 @@ class Drawn(Protocol):
 
 
 class CaptionedData(PicturesData):
-    """Where the pictures with captions come from: a corpus by name, scenes that are drawn, or files of one's own."""
+    """Where the pictures with captions come from: a corpus by name, drawn scenes, or your own files."""
 
     caption: Column | None = Field(
         None, description="captions in a table: the column of the caption, or of a list of them"
     )
     captions: str | None = Field(
         None,
-        description="a file of captions as Flickr8k has it, where data.train is a list of the photographs of a part",
+        description="a file of captions like Flickr8k's, if data.train is a list of the photographs of a part",
     )
-    paragraphs: bool = Field(False, description="drawn scenes: a paragraph on every thing in place of captions")
+    paragraphs: bool = Field(
+        False, description="drawn scenes: instead of captions, a paragraph that covers every object"
+    )
     order: Order = Field(
-        "drawn", description="paragraphs of drawn scenes: in an order that is drawn, or from left to right"
+        "drawn", description="paragraphs of drawn scenes: objects in random order, or from left to right"
     )
     regions: bool = Field(
-        False, description="drawn scenes: every thing's box is a picture, with a phrase on it in place of captions"
+        False, description="drawn scenes: the box of every object is a picture, with a phrase instead of captions"
     )
     forms: Literal["varied", "fixed"] = Field(
         "varied",
-        description="drawn scenes: up to five captions of several forms, or the one that what is shown decides",
+        description="drawn scenes: up to five captions of varied forms, or the single one that the scene determines",
     )
 
 
-def captioned_of(data: CaptionedData, seed: int, notes: Notes) -> Parts:
+def read_captioned_parts(data: CaptionedData, seed: int, notes: Notes) -> Parts:
     data.check_given(
-        'data.train names your captions, e.g. data.train=captions.jsonl with {"image": ..., "captions": [...]} on a'
-        " line"
+        'there is no training data; name your captions with data.train, e.g. data.train=captions.jsonl with {"image":'
+        ' ..., "captions": [...]} on each line'
     )
     if data.corpus is None:
-        return cut_files(lambda files: captioned_in(files, data, notes), data, seed, key=split_key, check=check_picture)
+        return cut_files(
+            lambda files: read_captioned_files(files, data, notes), data, seed, key=split_key, check=check_picture
+        )
     if data.corpus == SCENES:
-        return drawn(data, seed)
+        return draw_parts(data, seed)
     if data.corpus not in CORPORA:
         raise unknown("corpus of pictures", data.corpus, [SCENES, *CORPORA])
     return dict(read_corpus(data.corpus, kind=Captions.kind, seed=seed, notes=notes))
 
 
 def check_picture(example: Any) -> None:
-    """Refuses what is no picture, by its header."""
+    """Refuse a file that is not a picture, judged by its header."""
     picture_size(example.picture)
 
 
@@ -96,20 +100,20 @@ def split_key(example: Any) -> str:
     return name_in_folder(example.picture)
 
 
-def drawn(data: CaptionedData, seed: int) -> Parts:
-    """Scenes of each part with what is said of them; valid and test have pairs of a colour and a shape that training
-    has not."""
+def draw_parts(data: CaptionedData, seed: int) -> Parts:
+    """Draw the scenes of each part with their captions. In valid and test, some pairs of colour and shape are not in
+    training."""
     return {
         part: [
             example
             for number, scene in enumerate(scenes(count, seed, part, side=data.side, most=data.things), start=1)
-            for example in told_of(scene, data, f"{SCENES} {part} {number}")
+            for example in scene_examples(scene, data, f"{SCENES} {part} {number}")
         ]
-        for part, count in sizes_of(data).items()
+        for part, count in part_sizes(data).items()
     }
 
 
-def told_of(scene: Scene, data: CaptionedData, id: str) -> list[Captioned]:
+def scene_examples(scene: Scene, data: CaptionedData, id: str) -> list[Captioned]:
     if not data.regions:
         return [Captioned(scene, texts_of(scene, data), id)]
     boxes = scene.boxes()
@@ -122,11 +126,11 @@ def told_of(scene: Scene, data: CaptionedData, id: str) -> list[Captioned]:
 def texts_of(scene: Scene, data: CaptionedData) -> tuple[str, ...]:
     if data.paragraphs:
         return (paragraph(scene, across(scene) if data.order == "across" else None).text,)
-    return (fixed_caption(scene).text,) if data.forms == "fixed" else tuple(told.text for told in captions(scene))
+    return (fixed_caption(scene).text,) if data.forms == "fixed" else tuple(caption.text for caption in captions(scene))
 
 
-def sizes_of(data: Drawn) -> dict[Part, int]:
-    """How many scenes each part has that has any: as if so many had been cut."""
+def part_sizes(data: Drawn) -> dict[Part, int]:
+    """Return the number of scenes in each part that has any, as if `size` scenes had been split."""
     check_fits(4000 * data.size, f"{data.size:,} drawn scenes", "lower data.size")
     valid, test = (
         max(1, round(share * data.size)) if share else 0 for share in (data.valid_fraction, data.test_fraction)
@@ -135,7 +139,7 @@ def sizes_of(data: Drawn) -> dict[Part, int]:
     return {part: count for part, count in sizes.items() if count}
 
 
-def captioned_in(files: Given, data: CaptionedData, notes: Notes) -> Iterator[Captioned]:
+def read_captioned_files(files: PartFiles, data: CaptionedData, notes: Notes) -> Iterator[Captioned]:
     options: dict[str, Any] = {
         name: getattr(data, name) for name in ("image", "caption", "captions", "pictures", "format", "header")
     }
@@ -151,8 +155,8 @@ def captioned_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, 
 CAPTIONED = Kind(
     name="pictures with captions",
     section=CaptionedData,
-    read_parts=captioned_of,
-    read_files=captioned_in,
+    read_parts=read_captioned_parts,
+    read_files=read_captioned_files,
     rows=captioned_rows,
     is_plain=False,
 )

@@ -1,4 +1,4 @@
-"""Graphs with a label for each node: sentences with their dependencies in CoNLL-U, corpora of it, JSON lines, and drawn
+"""Graphs with a label for each node: sentences with dependencies in CoNLL-U, corpora of them, JSON lines, and drawn
 scenes."""
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from clew.data.corpora.contents import Tagged
 from clew.data.examples import Sentence
 from clew.data.files.given_files import expand_home
 from clew.data.formats import FORMATS, find_format
-from clew.data.kinds.captioned import sizes_of
-from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
+from clew.data.kinds.captioned import part_sizes
+from clew.data.kinds.kind import Kind, PartFiles, Parts, cut, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.readers import wrong_format
@@ -23,35 +23,37 @@ from clew.data.synthetic.scene_regions import REGIONS, region_scenes
 
 
 class DependencyGraphsData(ExampleData):
-    """Where the sentences come from: a corpus by name, or files of one's own; and what of their words is to be told."""
+    """Where the sentences come from: a corpus by name, or your own files; and which labels of their words to learn."""
 
     label: str = Field(
         "deprel",
         min_length=1,
         description=(
-            "what is told of a word: deprel, upos, xpos, another column of CoNLL-U, or a feature: feats:Number; of JSON"
-            " lines the field with the labels of nodes, `labels` where there is none of this name"
+            "the label of a word: deprel, upos, xpos, another column of CoNLL-U, or a feature such as feats:Number; in"
+            " JSON lines, the field with the labels of nodes, `labels` if there is none with this name"
         ),
     )
-    size: int = Field(3000, ge=1, description="drawn scenes: how many")
+    size: int = Field(3000, ge=1, description="drawn scenes: their number")
 
 
-def graphs_of(data: DependencyGraphsData, seed: int, notes: Notes) -> Parts:
+def read_graph_parts(data: DependencyGraphsData, seed: int, notes: Notes) -> Parts:
     data.check_given(
-        "data.train names your sentences, e.g. `clew train label-nodes data.train=train.conllu data.label=deprel`"
+        "there is no training data; name your sentences with data.train, e.g. `clew train label-nodes"
+        " data.train=train.conllu data.label=deprel`"
     )
     if data.corpus is None:
-        return cut_files(lambda files: graphs_in(files, data, notes), data, seed)
+        return cut_files(lambda files: read_graph_files(files, data, notes), data, seed)
     if data.corpus == REGIONS:
         return {
-            part: [scene.graph for scene in region_scenes(count, seed, part)] for part, count in sizes_of(data).items()
+            part: [scene.graph for scene in region_scenes(count, seed, part)]
+            for part, count in part_sizes(data).items()
         }
     if not has_graphs(data.corpus):
         able = ", ".join([*(name for name in CORPORA if has_graphs(name)), REGIONS])
         raise UserError(
-            f"the corpus {data.corpus} has no dependencies; this task reads words with heads, such as those of {able}"
+            f"the corpus {data.corpus} has no dependencies; this task reads words with heads, such as {able}"
         )
-    parts = {part: gather(graphs_in(files, data, notes)) for part, files in find_files(data.corpus).items()}
+    parts = {part: gather(read_graph_files(files, data, notes)) for part, files in find_files(data.corpus).items()}
     return cut(parts["train"], data, seed, parts.get("valid"), parts.get("test"))
 
 
@@ -60,12 +62,12 @@ def has_graphs(corpus: str) -> bool:
     return isinstance(content, Tagged) and FORMATS[content.format].dependency_graphs is not None
 
 
-def graphs_in(files: Given, data: DependencyGraphsData, notes: Notes) -> Iterator[Sentence]:
+def read_graph_files(files: PartFiles, data: DependencyGraphsData, notes: Notes) -> Iterator[Sentence]:
     return chain.from_iterable(read_graphs(expand_home(file), data.label, data.format, notes) for file in files)
 
 
 def read_graphs(path: Path, label: str | None, format: str | None, notes: Notes) -> Iterator[Sentence]:
-    """The sentences of a file; without a label those to tell something of."""
+    """Read the sentences of a file; without a label, sentences whose labels are to be predicted."""
     format = find_format(path, format)
     reader = FORMATS[format].dependency_graphs
     if reader is None:
@@ -74,5 +76,5 @@ def read_graphs(path: Path, label: str | None, format: str | None, notes: Notes)
 
 
 DEPENDENCY_GRAPHS = Kind(
-    name="dependency graphs", section=DependencyGraphsData, read_parts=graphs_of, read_files=graphs_in
+    name="dependency graphs", section=DependencyGraphsData, read_parts=read_graph_parts, read_files=read_graph_files
 )

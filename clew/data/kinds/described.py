@@ -1,4 +1,4 @@
-"""Pictures with paragraphs: files of one's own, and scenes that are drawn."""
+"""Pictures with paragraphs: your own files, and drawn scenes."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -8,8 +8,8 @@ from pydantic import Field
 
 from clew.core.errors import unknown
 from clew.data.examples import Described, Regions
-from clew.data.kinds.captioned import Order, PicturesData, sizes_of, split_key
-from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.captioned import Order, PicturesData, part_sizes, split_key
+from clew.data.kinds.kind import Kind, PartFiles, Parts, cut_files
 from clew.data.kinds.section import Column
 from clew.data.notes import Notes
 from clew.data.pictures.paragraph_readers import read_described
@@ -19,7 +19,7 @@ from clew.data.synthetic.scenes import SCENES, Scene, across, boxes_across, scen
 
 
 class DescribedData(PicturesData):
-    """Where the pictures with paragraphs come from: scenes that are drawn, or files of one's own."""
+    """Where the pictures with paragraphs come from: drawn scenes, or your own files."""
 
     sentences: Column | None = Field(None, description="paragraphs in JSON lines: the field of the list of sentences")
     boxes: Column | None = Field(
@@ -27,16 +27,17 @@ class DescribedData(PicturesData):
     )
     phrases: Column | None = Field(None, description="paragraphs in JSON lines: the field of a phrase for each box")
     order: Order = Field(
-        "drawn", description="drawn scenes: sentences speak of things in an order that is drawn, or from left to right"
+        "drawn", description="drawn scenes: sentences describe objects in random order, or from left to right"
     )
 
 
-def described_of(data: DescribedData, seed: int, notes: Notes) -> Parts:
+def read_described_parts(data: DescribedData, seed: int, notes: Notes) -> Parts:
     data.check_given(
-        'data.train names your paragraphs, e.g. data.train=mine.jsonl with {"image": ..., "sentences": [...]} on a line'
+        'there is no training data; name your paragraphs with data.train, e.g. data.train=mine.jsonl with {"image":'
+        ' ..., "sentences": [...]} on each line'
     )
     if data.corpus is None:
-        return cut_files(lambda files: described_in(files, data, notes), data, seed, key=split_key)
+        return cut_files(lambda files: read_described_files(files, data, notes), data, seed, key=split_key)
     if data.corpus != SCENES:
         raise unknown("corpus of pictures with paragraphs", data.corpus, [SCENES])
     return {
@@ -44,23 +45,23 @@ def described_of(data: DescribedData, seed: int, notes: Notes) -> Parts:
             described_scene(scene, data.order, f"{SCENES} {part} {number}")
             for number, scene in enumerate(scenes(count, seed, part, side=data.side, most=data.things), start=1)
         ]
-        for part, count in sizes_of(data).items()
+        for part, count in part_sizes(data).items()
     }
 
 
 def described_scene(scene: Scene, order: Order = "drawn", id: str = "") -> Described:
-    """A scene with its paragraph, and with the boxes and phrases of its things, from left to right."""
+    """Return a scene with its paragraph, and with the boxes and phrases of its objects from left to right."""
     numbers = across(scene)
-    told = paragraph_sentences(scene, numbers if order == "across" else None)
+    sentences = paragraph_sentences(scene, numbers if order == "across" else None)
     return Described(
         Regions(scene, boxes_across(scene)),
-        tuple(f"{sentence.text} ." for sentence in told),
+        tuple(f"{sentence.text} ." for sentence in sentences),
         tuple(phrase_of(scene.things[number]) for number in numbers),
         id,
     )
 
 
-def described_in(files: Given, data: DescribedData, notes: Notes) -> Iterator[Described]:
+def read_described_files(files: PartFiles, data: DescribedData, notes: Notes) -> Iterator[Described]:
     options: dict[str, Any] = {
         name: getattr(data, name) for name in ("image", "sentences", "boxes", "phrases", "pictures", "format")
     }
@@ -68,21 +69,21 @@ def described_in(files: Given, data: DescribedData, notes: Notes) -> Iterator[De
 
 
 def described_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
-    """(path, sentences), with boxes and phrases where there are any."""
+    """Yield (path, sentences), with boxes and phrases if there are any."""
     for example in read_described(examples, notes=notes):
         picture = example.picture
-        found: dict[str, Any] = {"image": path_of(picture.picture if isinstance(picture, Regions) else picture)}
-        found["sentences"] = list(example.sentences)
+        row: dict[str, Any] = {"image": path_of(picture.picture if isinstance(picture, Regions) else picture)}
+        row["sentences"] = list(example.sentences)
         if isinstance(picture, Regions):
-            found["boxes"] = [list(box) for box in picture.boxes]
-        yield {**found, **({"phrases": list(example.phrases)} if example.phrases else {})}
+            row["boxes"] = [list(box) for box in picture.boxes]
+        yield {**row, **({"phrases": list(example.phrases)} if example.phrases else {})}
 
 
 DESCRIBED = Kind(
     name="pictures with paragraphs",
     section=DescribedData,
-    read_parts=described_of,
-    read_files=described_in,
+    read_parts=read_described_parts,
+    read_files=read_described_files,
     rows=described_rows,
     is_plain=False,
 )

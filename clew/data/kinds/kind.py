@@ -1,5 +1,4 @@
-"""A kind of examples: its section, how it is read from a config and from files, and what it looks like as JSON
-lines."""
+"""A kind of example: its config section, how it is read from a config and from files, and its form in JSON lines."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,43 +17,44 @@ from clew.data.kinds.section import DataSection, ExampleData
 from clew.data.notes import Notes
 
 Parts = dict[str, Sequence[Any]]
-"""Train, valid, and test where there is one."""
-Given = Sequence[Path | str]
-"""Files of one part: one, several, or the two of parallel text."""
+"""Train, valid, and test if there is one."""
+PartFiles = Sequence[Path | str]
+"""The files of one part: one, several, or the two of parallel text."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Examples of one kind. `read_parts(data, seed, notes)` gives those of a config by part; `read_files(files, data,
-    notes)` those of files, read as the config says."""
+    """A kind of example. `read_parts(data, seed, notes)` returns the examples of a config by part; `read_files(files,
+    data, notes)` reads those of files as the config says."""
 
     name: str
-    """What they are called in a sentence."""
+    """The name of the examples in messages."""
     section: type[ExampleData]
     read_parts: Callable[[Any, int, Notes], Parts]
-    read_files: Callable[[Given, Any, Notes], Iterator[Any]]
+    read_files: Callable[[PartFiles, Any, Notes], Iterator[Any]]
     rows: Callable[[Iterable[Any], Notes], Iterator[Mapping[str, Any]]] | None = None
-    """Examples from Python as JSON lines, whose fields are columns; None where they come from files alone."""
+    """Turns examples from Python into JSON lines, whose fields are columns; None if examples come only from files."""
     pieces: Callable[[Any], Sequence[str]] = lambda data: ()
-    """`pieces(data)`: how the ids end of examples that are scored by themselves, such as those of each direction."""
+    """`pieces(data)`: the endings of the ids of examples that are scored separately, such as those of each
+    direction."""
     is_plain: bool = True
-    """Whether examples are made of strings and numbers, so that many of them are kept on disk; pictures and sounds stay
+    """Whether examples consist of strings and numbers, so that large parts are cached on disk; pictures and sounds stay
     in their files."""
 
     def read(self, data: ExampleData, seed: int, notes: Notes | None = None) -> Parts:
-        """Train, valid, and test where there is one, none of them empty. Large parts are read once and then found in
-        the cache."""
+        """Return train, valid, and test if there is one, none of them empty. Large parts are read once and then taken
+        from the cache."""
         notes = Notes(faults=data.faults) if notes is None else notes
         key = data_key(data, seed, (self.read_parts, self.read_files)) if self.is_plain else None
         place = None if key is None else cache_folder() / key
         if place is not None and (kept := load_parts(place)) is not None:
-            parts, passed_over = kept
-            notes.add(passed_over)
+            parts, counts = kept
+            notes.add(counts)
             return dict(parts)
-        own = Notes(faults=notes.faults)
-        found = self.read_anew(data, seed, own)
-        notes.add(own.to_json())
-        return found if place is None else keep_parts(place, found, own.to_json())
+        own_notes = Notes(faults=notes.faults)
+        read = self.read_anew(data, seed, own_notes)
+        notes.add(own_notes.to_json())
+        return read if place is None else keep_parts(place, read, own_notes.to_json())
 
     def read_anew(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
         parts = self.read_parts(data, seed, notes)
@@ -69,13 +69,13 @@ class Kind:
         return parts
 
 
-def files_of(given: Any) -> Given:
-    """One file, or several, as a list."""
+def as_list(given: Any) -> PartFiles:
+    """Return one file, or several, as a list."""
     return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 def cut_files(
-    read: Callable[[Given], Iterable[Any]],
+    read: Callable[[PartFiles], Iterable[Any]],
     data: DataSection,
     seed: int,
     *,
@@ -83,16 +83,16 @@ def cut_files(
     key: Callable[[Any], str] | None = None,
     check: Callable[[Any], object] | None = None,
 ) -> Parts:
-    """The parts that files are named for; those that are not are cut off the training part, by the examples' own keys
-    unless told, in equal shares of each label. Where that cannot be done, `check` first refuses an example that could
-    not be read anyway."""
+    """Read the parts that have files. Missing parts are cut off the training part, by `key` or by the examples' own
+    keys; `by_label` keeps the proportions of labels. If the training part cannot be split, `check` first refuses
+    examples that could not be read anyway."""
     given = {
-        part: gather(read([data.given(file) for file in files_of(files)]))
+        part: gather(read([data.given(file) for file in as_list(files)]))
         for part in PARTS
         if (files := getattr(data, part)) is not None
     }
     by: dict[str, Callable[[Any], str]] = {} if key is None else {"key": key}
-    if by_label and come_again(example.label for example in given["train"]):
+    if by_label and labels_repeat(example.label for example in given["train"]):
         by["stratify"] = lambda example: example.label
     try:
         return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
@@ -103,8 +103,8 @@ def cut_files(
         raise
 
 
-def come_again(labels: Iterable[str]) -> bool:
-    """Whether most have a label that others have too, as numbers may not."""
+def labels_repeat(labels: Iterable[str]) -> bool:
+    """Whether most examples share their label with others, unlike examples labelled with numbers."""
     counts = Counter(labels)
     return 2 * sum(count == 1 for count in counts.values()) < counts.total()
 
@@ -117,7 +117,7 @@ def cut(
     test: Sequence[Any] | None = None,
     **by: Callable[[Any], str],
 ) -> Parts:
-    """Parts that are not given are cut off the training part, `by` a key and in equal shares of each stratum."""
+    """Cut missing parts off the training part. `by` may give the `key` and `stratify` of `split_examples`."""
     return dict(
         split_examples(
             train, valid, test, seed=seed, valid_fraction=data.valid_fraction, test_fraction=data.test_fraction, **by

@@ -1,5 +1,4 @@
-"""Inputs that are no text, with a label or several: what the kinds of labelled pictures and of labelled sounds
-share."""
+"""Inputs other than text, with a label or several: the common part of labelled pictures and labelled sounds."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -8,17 +7,17 @@ from typing import Any
 from pydantic import Field
 
 from clew.data.examples import LabelledInput
-from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.kind import Kind, PartFiles, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.labelled_inputs import InputFiles, read_labelled_inputs
 from clew.data.notes import Notes
 
 
 class LabelledData(TableData):
-    """Where the labels of inputs stand."""
+    """Where the labels of inputs are found."""
 
     label: Column | None = Field(None, description="in a table: the column of the label")
-    label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
+    label_separator: str | None = Field(None, min_length=1, description="the separator of several labels in a field")
 
 
 def labelled_inputs(
@@ -28,10 +27,10 @@ def labelled_inputs(
     example: str,
     folder: Callable[[Any], Path | None] = lambda data: None,
 ) -> Kind:
-    """The kind of one sort of files. `corpus` reads what `data.corpus` names; `example` is a folder as a sentence names
-    one; `folder` is where the paths of a table begin, where that is not beside it."""
+    """Build the kind for one sort of files. `corpus` reads what `data.corpus` names; `example` is a folder name for
+    messages; `folder` is the folder that the paths of a table are relative to, if it is not the table's own."""
 
-    def read_files(given: Given, data: Any, notes: Notes) -> Iterator[LabelledInput]:
+    def read_files(given: PartFiles, data: Any, notes: Notes) -> Iterator[LabelledInput]:
         around = folder(data)
         for file in given:
             yield from read_labelled_inputs(
@@ -47,9 +46,10 @@ def labelled_inputs(
             )
 
     def read_parts(data: Any, seed: int, notes: Notes) -> Parts:
-        """An unsplit set is split so that every label has its share on both sides."""
+        """Read the parts. A set without parts is split so that labels keep their proportions."""
         data.check_given(
-            f"data.train names your {files.name}s, e.g. data.train={example}, a folder with one for each class in it"
+            f"there is no training data; name your {files.name}s with data.train, e.g. data.train={example}, a folder"
+            " with one for each class in it"
         )
         if data.corpus is not None:
             return corpus(data, seed, notes)
@@ -63,7 +63,7 @@ def labelled_inputs(
         )
 
     def rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
-        """(path, label); several labels are a list."""
+        """Yield (path, label); several labels are a list."""
         for each in read_labelled_inputs(examples, files, notes=notes):
             yield {
                 files.column: files.path(each.input),
@@ -81,5 +81,5 @@ def labelled_inputs(
 
 
 def split_key(example: LabelledInput) -> str:
-    """What decides in which part an input comes to stand: its name with the folder around it, wherever that is."""
+    """Return the key that decides the part of an input: its name with its folder's, wherever that folder is."""
     return "/".join(Path(example.key).parts[-2:])

@@ -1,4 +1,4 @@
-"""Pairs: a text and what becomes of it. From tables, parallel text, dialogues, corpora and generators."""
+"""Pairs of a source and a target text, from tables, parallel text, dialogues, corpora and generators."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -13,7 +13,7 @@ from clew.data.example_splits import PARTS
 from clew.data.examples import Dialogue, Pair
 from clew.data.files.given_files import expand_home
 from clew.data.formats.dialogue_files import read_dialogues, replies
-from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
+from clew.data.kinds.kind import Kind, PartFiles, Parts, cut, cut_files
 from clew.data.kinds.section import Column, DrawnData
 from clew.data.notes import Notes
 from clew.data.readers import read_pairs
@@ -21,24 +21,23 @@ from clew.data.synthetic.sequences import SYNTHETIC, synthetic_lines
 
 
 class PairsData(DrawnData):
-    """Where the pairs come from: a corpus by name, one that is drawn, or files of one's own."""
+    """Where the pairs come from: a corpus by name, a generated one, or your own files."""
 
     source: Column | None = Field(
-        None, description="pairs: the column that is read, by name or number; a corpus's language"
+        None, description="pairs: the column of the source, by name or number; for a corpus, a language"
     )
-    target: Column | None = Field(None, description="pairs: the column that is written; a corpus's language")
+    target: Column | None = Field(None, description="pairs: the column of the target; for a corpus, a language")
     directions: list[str] | None = Field(
         None,
         description=(
-            "language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de,"
-            " train.en, ..."
+            "language pairs for one model, such as [de-en, en-de]; of a corpus, or of files train.de, train.en, ..."
         ),
     )
     turns: int | None = Field(
         None,
         ge=1,
         description=(
-            "the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
+            "the files are dialogues, a turn on each line, separated by empty lines: write a reply to this many turns"
         ),
     )
 
@@ -47,12 +46,12 @@ class PairsData(DrawnData):
         return self.model_copy(update={"corpus": None, "directions": None, **languages})
 
 
-def pairs_of(data: PairsData, seed: int, notes: Notes) -> Parts:
+def read_pair_parts(data: PairsData, seed: int, notes: Notes) -> Parts:
     if data.turns is not None:
-        return dialogues_of(data, seed, notes)
+        return read_dialogue_parts(data, seed, notes)
     data.check_given(
-        "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or"
-        " data.train=[train.de,train.en]"
+        "there is no training data; name your pairs with data.train, e.g. `clew train translate data.train=pairs.tsv`"
+        " or data.train=[train.de,train.en]"
     )
     if data.directions is not None:
         return many_directions(data, seed, notes)
@@ -67,14 +66,14 @@ def pairs_of(data: PairsData, seed: int, notes: Notes) -> Parts:
             raise unknown("corpus", data.corpus, [*CORPORA, *SYNTHETIC])
         source, target = language(data.source, "source"), language(data.target, "target")
         return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
-    return cut_files(lambda files: pairs_in(files, data, notes), data, seed)
+    return cut_files(lambda files: read_pair_files(files, data, notes), data, seed)
 
 
-def pairs_in(files: Given, data: PairsData, notes: Notes) -> Iterator[Pair]:
+def read_pair_files(files: PartFiles, data: PairsData, notes: Notes) -> Iterator[Pair]:
     if data.turns is not None:
-        return (pair for dialogue in dialogues_in(files, notes) for pair in replies(dialogue, data.turns))
+        return (pair for dialogue in read_dialogue_files(files, notes) for pair in replies(dialogue, data.turns))
     if len(files) > 2:
-        raise UserError(f"pairs are in one file, or in two whose lines translate each other, not in {len(files)}")
+        raise UserError(f"pairs are in one file, or in two parallel files, not in {len(files)}")
     return read_pairs(
         files[0] if len(files) == 1 else files,
         source=data.source,
@@ -86,7 +85,7 @@ def pairs_in(files: Given, data: PairsData, notes: Notes) -> Iterator[Pair]:
 
 
 def many_directions(data: PairsData, seed: int, notes: Notes) -> Parts:
-    """The pairs of every direction, each marked with the language that it goes into."""
+    """Read the pairs of every direction, each marked with its target language."""
     if data.source is not None or data.target is not None:
         raise UserError("data.directions takes the place of data.source and data.target; leave these out")
     read: dict[tuple[str, str], Parts] = {}
@@ -107,8 +106,9 @@ def many_directions(data: PairsData, seed: int, notes: Notes) -> Parts:
 
 
 def one_direction(data: PairsData, source: str, target: str, seed: int, notes: Notes) -> Parts:
-    """Of a corpus, or of a file a language: data.train=folder/train with folder/train.de, folder/train.en and so on.
-    Lines are split by their number, so that a sentence is on one side in every language."""
+    """Read the pairs of one direction, from a corpus or from one file for each language: data.train=folder/train for
+    folder/train.de, folder/train.en and so on. Lines are split by their number, so that a sentence is in the same part
+    in every language."""
     if data.corpus is not None:
         return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
     given: dict[str, Sequence[Pair]] = {}
@@ -123,41 +123,49 @@ def one_direction(data: PairsData, source: str, target: str, seed: int, notes: N
     )
 
 
-def dialogues_of(data: PairsData, seed: int, notes: Notes) -> Parts:
-    """Replies with what was said before them. Dialogues are split, not replies: no dialogue is on two sides."""
+def read_dialogue_parts(data: PairsData, seed: int, notes: Notes) -> Parts:
+    """Read replies with the turns before them. Whole dialogues are split: no dialogue is in two parts."""
     if data.corpus is not None:
         raise UserError(
-            f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out"
+            f"data.turns is for files of dialogues, but data.corpus={data.corpus} is a corpus; leave one of them out"
         )
-    data.check_given("data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`")
-    parts = cut_files(lambda files: dialogues_in(files, notes), data, seed)
+    data.check_given(
+        "there is no training data; name your dialogues with data.train, one turn on each line, e.g. `clew train"
+        " dialogue data.train=talk.txt`"
+    )
+    parts = cut_files(lambda files: read_dialogue_files(files, notes), data, seed)
     return {
         part: gather(pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)) for part in parts
     }
 
 
-def dialogues_in(files: Given, notes: Notes) -> Iterator[Dialogue]:
+def read_dialogue_files(files: PartFiles, notes: Notes) -> Iterator[Dialogue]:
     for file in files:
         yield from read_dialogues(expand_home(file), notes=notes)
 
 
 def language(name: str | int | None, role: str) -> str | None:
     if isinstance(name, int):
-        raise UserError(f"data.{role} is a number ({name}), but a corpus has languages; name one")
+        raise UserError(f"data.{role} is a number ({name}), but a corpus needs a language; name one")
     return name
 
 
 def pair_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
-    """(source, target)."""
+    """Yield (source, target)."""
     for example in read_pairs(examples, notes=notes):
         yield {"source": example.source, "target": example.target}
 
 
 def direction_ends(data: PairsData) -> Sequence[str]:
-    """How the ids of every direction end, where there are several: a score over all of them says little of any."""
+    """The id endings of each direction, if there are several: a score over all says little about any one."""
     return [f" {direction}" for direction in data.directions or [] if len(data.directions or []) > 1]
 
 
 PAIRS = Kind(
-    name="pairs", section=PairsData, read_parts=pairs_of, read_files=pairs_in, rows=pair_rows, pieces=direction_ends
+    name="pairs",
+    section=PairsData,
+    read_parts=read_pair_parts,
+    read_files=read_pair_files,
+    rows=pair_rows,
+    pieces=direction_ends,
 )

@@ -1,4 +1,4 @@
-"""The section `data` of a config: what every kind of data shares. Each kind adds its own fields, in its own file."""
+"""The common part of the config section `data`. Each kind of data adds its own fields, in its own file."""
 
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,48 +17,47 @@ Column = str | int
 
 
 class DataSection(Section):
-    """Where the data come from: a corpus by name, or files of one's own."""
+    """Where the data come from: a corpus by name, or your own files."""
 
     corpus: str | None = Field(
         None,
         description=(
-            "an embedded or a drawn corpus, or one found under the folder CLEW_DATA names; of documents also several:"
-            " ptb+ewt"
+            "an embedded or generated corpus, or one in the folder that CLEW_DATA names; several for documents: ptb+ewt"
         ),
     )
     train: Files | None = Field(
         None, description="a text, a folder of them, a table or a treebank; [source file, target file] of parallel text"
     )
-    valid: Files | None = Field(None, description="the same; a part of the training data where not given")
+    valid: Files | None = Field(None, description="the same for validation; by default a part of the training data")
     test: Files | None = None
     valid_fraction: float = Field(
         0.1,
         gt=0,
         lt=1,
-        description="the share kept for validation: of a text its end, of examples those that a hash draws",
+        description="the share kept for validation: the end of a text, or examples chosen by a hash",
     )
     test_fraction: float = Field(0.0, ge=0, lt=1, description="the share kept for testing")
-    faults: Literal["refuse", "skip"] = Field("refuse", description="what becomes of records that cannot be used")
+    faults: Literal["refuse", "skip"] = Field("refuse", description="what to do with records that cannot be used")
     encoding: str | None = Field(
         None,
         description=(
-            "of the files: utf-8, cp1252, latin-1, utf-16, ...; where not given UTF-8, or guessed if they are not"
+            "the encoding of the files: utf-8, cp1252, latin-1, utf-16, ...; by default UTF-8, or guessed if they"
+            " are not"
         ),
     )
 
     def for_files(self) -> Self:
-        """The section for files of one's own: without its corpus, and what chooses within that."""
+        """Return the section for your own files: without its corpus, and without the options that choose within it."""
         return self.model_copy(update={"corpus": None})
 
     def given(self, file: Any) -> Any:
-        """A file with what the config says of how it is written; what is no path stays what it is."""
+        """Attach the config's encoding and delimiter to a file; return anything but a path unchanged."""
         return (
             given_file(file, self.encoding, getattr(self, "delimiter", None)) if isinstance(file, (str, Path)) else file
         )
 
     def encodings(self) -> list[str]:
-        """A sentence for each file that is read in another encoding than UTF-8 without being said to be; folders are
-        passed over."""
+        """Return a message for each file whose encoding was guessed because it is not UTF-8; folders are skipped."""
         named = [
             each
             for files in (self.train, self.valid, self.test)
@@ -71,12 +70,12 @@ class DataSection(Section):
         ]
         guesses = [(path, guess) for path in paths if (guess := find_encoding(path)) is not None]
         return [
-            f"{path}: read as {guess.encoding}, as {guess.reason}; data.encoding=NAME says otherwise"
+            f"{path}: read as {guess.encoding}, as {guess.reason}; data.encoding=NAME overrides this"
             for path, guess in guesses
         ]
 
     def check_given(self, how: str) -> None:
-        """Refuses data that are given twice or not at all."""
+        """Refuse data that are given twice or not at all."""
         if self.corpus is None and self.train is None:
             raise UserError(how)
         if self.corpus is not None and self.train is not None:
@@ -86,28 +85,28 @@ class DataSection(Section):
 
 
 class ExampleData(DataSection):
-    """Where the data come from: a corpus by name, or files of one's own."""
+    """Where the data come from: a corpus by name, or your own files."""
 
-    format: str | None = Field(None, description=f"{', '.join(FORMATS)}; told from the file where not given")
+    format: str | None = Field(None, description=f"{', '.join(FORMATS)}; detected from the file by default")
     limit: int | None = Field(
-        None, ge=1, description="so many of the training examples, drawn by the seed; all where not given"
+        None, ge=1, description="use only this many training examples, drawn by the seed; by default all"
     )
 
 
 class TableData(ExampleData):
-    """Where the data come from: a corpus by name, or files of one's own."""
+    """Where the data come from: a corpus by name, or your own files."""
 
     header: bool | None = Field(
-        None, description="the first line of a table names its columns; told from it where not given"
+        None, description="whether the first line of a table names its columns; detected by default"
     )
     delimiter: str | None = Field(
-        None, description="what parts a table's fields: , ; | tab or another character; seen where not given"
+        None, description="the separator of a table's fields: , ; | tab or another character; detected by default"
     )
 
 
 class DrawnData(TableData):
-    """Where the data come from: a corpus by name, one that is drawn, or files of one's own."""
+    """Where the data come from: a corpus by name, a generated one, or your own files."""
 
-    size: int = Field(10_000, ge=1, description="a drawn corpus: how many examples")
-    shortest: int = Field(1, ge=1, description="a drawn corpus: the shortest sequence, or gap")
-    longest: int = Field(20, ge=1, description="a drawn corpus: the longest")
+    size: int = Field(10_000, ge=1, description="a generated corpus: the number of examples")
+    shortest: int = Field(1, ge=1, description="a generated corpus: the shortest sequence, or gap")
+    longest: int = Field(20, ge=1, description="a generated corpus: the longest")

@@ -9,30 +9,31 @@ from pydantic import Field
 from clew.data.corpora import read_corpus
 from clew.data.corpora.contents import Tagged
 from clew.data.examples import Sentence
-from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.kind import Kind, PartFiles, Parts, cut_files
 from clew.data.kinds.section import Column, ExampleData
 from clew.data.notes import Notes
 from clew.data.readers import read_sentences
 
 
 class TaggedData(ExampleData):
-    """Where the tagged words come from: a corpus by name, or files of one's own."""
+    """Where the tagged words come from: a corpus by name, or your own files."""
 
     words: Column | None = Field(None, description="tagged words: the column of the word, by name or number")
-    tags: Column | None = Field(None, description="tagged words: the column of the tag; of a corpus the kind of tags")
+    tags: Column | None = Field(None, description="tagged words: the column of the tag; for a corpus, the kind of tags")
 
 
-def sentences_of(data: TaggedData, seed: int, notes: Notes) -> Parts:
+def read_tagged_parts(data: TaggedData, seed: int, notes: Notes) -> Parts:
     data.check_given(
-        "data.train names your tagged words, e.g. `clew train tag data.train=train.conll data.words=1 data.tags=4`"
+        "there is no training data; name your tagged words with data.train, e.g. `clew train tag data.train=train.conll"
+        " data.words=1 data.tags=4`"
     )
     if data.corpus is not None:
         tags = None if data.tags is None else str(data.tags)
         return dict(read_corpus(data.corpus, tags=tags, kind=Tagged.kind, seed=seed, notes=notes))
-    return cut_files(lambda files: sentences_in(files, data, notes), data, seed)
+    return cut_files(lambda files: read_tagged_files(files, data, notes), data, seed)
 
 
-def sentences_in(files: Given, data: TaggedData, notes: Notes) -> Iterator[Sentence]:
+def read_tagged_files(files: PartFiles, data: TaggedData, notes: Notes) -> Iterator[Sentence]:
     return chain.from_iterable(
         read_sentences(file, words=data.words, tags=data.tags, format=data.format, with_heads=False, notes=notes)
         for file in files
@@ -40,11 +41,15 @@ def sentences_in(files: Given, data: TaggedData, notes: Notes) -> Iterator[Sente
 
 
 def tagged_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
-    """(words, tags)."""
+    """Yield (words, tags)."""
     for example in read_sentences(examples, notes=notes):
         yield {"words": example.words, "tags": example.tags}
 
 
 TAGGED = Kind(
-    name="tagged words", section=TaggedData, read_parts=sentences_of, read_files=sentences_in, rows=tagged_rows
+    name="tagged words",
+    section=TaggedData,
+    read_parts=read_tagged_parts,
+    read_files=read_tagged_files,
+    rows=tagged_rows,
 )

@@ -1,4 +1,4 @@
-"""Running text: a corpus by name, or a file or folder of one's own, in parts of one text."""
+"""Running text in parts, from a corpus by name, or from your own file or folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from clew.data.streams.text_streams import stream_of
 
 
 class PlainTextData(DataSection):
-    """Where text comes from: a corpus by name, or a file or folder of one's own."""
+    """Where text comes from: a corpus by name, or your own file or folder."""
 
     text: Column | None = Field(
         None, description="labelled texts, documents and JSON lines of text: the column of the text, by name or number"
@@ -24,33 +24,34 @@ class PlainTextData(DataSection):
 
     @property
     def field(self) -> str:
-        """The field of JSON lines that has the text."""
+        """The field of JSON lines that holds the text."""
         return FIELD if self.text is None else str(self.text)
 
 
 class TextData(PlainTextData):
-    """Where the text comes from: a corpus by name, or a file or folder of one's own, which may be read as a stream."""
+    """Where the text comes from: a corpus by name, or your own file or folder, which may be read as a stream."""
 
     stream: bool = Field(
         False,
         description=(
-            "of files of your own: encode the text while it is trained on, and not before, so that the disk need not"
-            " hold its ids"
+            "for your own files: encode the text during training, not before, so that its ids need no disk space"
         ),
     )
     shuffle_window: int = Field(
         10_000,
         ge=1,
         description=(
-            "a stream: how many documents are shuffled among each other; at most as many as have 8 million characters"
+            "a stream: how many documents are shuffled together; at most as many as have 8 million characters"
         ),
     )
 
 
 def find_texts(data: PlainTextData) -> dict[str, TextSource]:
-    """The text's parts by name: train, valid, and test where there is one."""
-    data.check_given("data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
-    parts = corpus_parts(data.corpus) if data.corpus is not None else own_parts(data)
+    """Return the text's parts by name: train, valid, and test if there is one."""
+    data.check_given(
+        "there is no training data; name your text with data.train, e.g. `clew train text-lstm data.train=book.txt`"
+    )
+    parts = corpus_parts(data.corpus) if data.corpus is not None else named_files(data)
     return split_text(
         parts["train"],
         parts.get("valid"),
@@ -63,13 +64,12 @@ def find_texts(data: PlainTextData) -> dict[str, TextSource]:
 
 
 def find_streamed(data: TextData) -> dict[str, TextSource]:
-    """The parts of a text that is trained on as a stream. Valid and test are files, or its first documents."""
+    """Return the parts of a text that is streamed in training. Valid and test are files, or its first documents."""
     if data.corpus is not None:
         raise UserError(
-            "data.stream=true is for files of your own; name them with data.corpus=null data.train=FOLDER, or leave"
-            " it out"
+            "data.stream=true is for your own files; name them with data.corpus=null data.train=FOLDER, or leave it out"
         )
-    paths = own_parts(data)
+    paths = named_files(data)
     if "train" not in paths:
         raise UserError("data.stream=true needs the files to stream; name them with data.train=FOLDER")
     parts = {name: find_text(path, data.field) for name, path in paths.items() if name != "train"}
@@ -79,24 +79,24 @@ def find_streamed(data: TextData) -> dict[str, TextSource]:
 
 
 def corpus_parts(name: str) -> Mapping[str, Path | TextSource]:
-    """The text of a corpus, or of one that holds sentences what a model would read of them, a line each."""
+    """Return the text of a corpus. A corpus of sentences becomes lines, one for each sentence as a model reads it."""
     if holds_sentences(name):
         return {part: TextString(text) for part, text in read_lines(name).items()}
     return {part: file for part, file in find_corpus(name)._asdict().items() if file is not None}
 
 
-def own_parts(data: PlainTextData) -> Mapping[str, Path]:
-    """The files or folders that are named."""
-    found = {}
+def named_files(data: PlainTextData) -> Mapping[str, Path]:
+    """Return the files or folders that the config names, by part."""
+    paths = {}
     for part in PARTS:
         path = getattr(data, part)
         if isinstance(path, list):
             raise UserError(f"data.{part} is a list, but a text is one file or folder; put its files into a folder")
         if path is not None:
-            found[part] = data.given(path)
-    return found
+            paths[part] = data.given(path)
+    return paths
 
 
-def text_of(path: Path | str, data: PlainTextData) -> TextSource:
-    """The text of a file or folder, read as the config says."""
+def find_own_text(path: Path | str, data: PlainTextData) -> TextSource:
+    """Return the text of a file or folder, read as the config says."""
     return find_text(data.given(path), data.field)

@@ -1,4 +1,4 @@
-"""Bracketed trees, as parsers learn them: no traces, no function tags, one root."""
+"""Bracketed trees in the form that parsers learn: no traces, no function tags, one root."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from clew.data.caching.parts import gather
 from clew.data.corpora import read_corpus
 from clew.data.corpora.contents import Trees
 from clew.data.examples import Parsed
-from clew.data.kinds.kind import Given, Kind, Parts, cut_files
+from clew.data.kinds.kind import Kind, PartFiles, Parts, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.readers import read_parsed
@@ -15,21 +15,23 @@ from clew.data.syntax.trees import cleaned
 
 
 class TreesData(ExampleData):
-    """Where the trees come from: a corpus by name, or files of one's own."""
+    """Where the trees come from: a corpus by name, or your own files."""
 
 
-def trees_of(data: TreesData, seed: int, notes: Notes) -> Parts:
-    """Trees as parsers learn them: no traces, no function tags, one root."""
-    data.check_given("data.train names your trees, e.g. `clew train parse data.train=trees.mrg`")
+def read_tree_parts(data: TreesData, seed: int, notes: Notes) -> Parts:
+    """Read trees in the form that parsers learn: no traces, no function tags, one root."""
+    data.check_given(
+        "there is no training data; name your trees with data.train, e.g. `clew train parse data.train=trees.mrg`"
+    )
     if data.corpus is not None:
-        found = read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes)
-        return {part: gather(clean(examples, notes)) for part, examples in found.items()}
-    return cut_files(lambda files: trees_in(files, data, notes), data, seed)
+        parts = read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes)
+        return {part: gather(clean(examples, notes)) for part, examples in parts.items()}
+    return cut_files(lambda files: read_tree_files(files, data, notes), data, seed)
 
 
-def trees_in(files: Given, data: TreesData, notes: Notes) -> Iterator[Parsed]:
+def read_tree_files(files: PartFiles, data: TreesData, notes: Notes) -> Iterator[Parsed]:
     if data.format not in (None, "trees"):
-        raise UserError(f"data.format={data.format} is no format of trees; leave it out, or set data.format=trees")
+        raise UserError(f"data.format={data.format} is not a format of trees; leave it out, or set data.format=trees")
     return clean(read_parsed(files), notes)
 
 
@@ -37,9 +39,9 @@ def clean(examples: Iterable[Parsed], notes: Notes) -> Iterator[Parsed]:
     for example in examples:
         tree = cleaned(example.tree)
         if tree is None:
-            notes.skip("trees of traces alone", example.id)
+            notes.skip("tree of traces only", example.id)
         else:
             yield Parsed(tree, example.id)
 
 
-TREES = Kind(name="trees", section=TreesData, read_parts=trees_of, read_files=trees_in)
+TREES = Kind(name="trees", section=TreesData, read_parts=read_tree_parts, read_files=read_tree_files)

@@ -1,4 +1,4 @@
-"""Data whose truth is known: drawn by a seed, the same for the same one."""
+"""Generated data with known answers; the same seed gives the same data."""
 
 from clew.core.rooms import show_modules
 

@@ -1,5 +1,5 @@
-"""Lines of writing whose truth is known: words of the embedded Shakespeare in drawn hands, the same for the same
-seed."""
+"""Lines of generated handwriting with known text: words of the embedded Shakespeare in random hands; the same seed
+gives the same lines."""
 
 import random
 import re
@@ -15,17 +15,17 @@ from clew.data.pictures.picture_decoding import Mode, in_mode
 from clew.data.synthetic.handwriting import render_line
 
 LINES = "lines"
-"""The corpus by name."""
+"""The name of the corpus."""
 NUM_WORDS = 500
-"""The most frequent ones, of two letters or more."""
+"""How many words are used: the most frequent ones of at least two letters."""
 HEIGHT = 32
 
 
 class DrawnLine(NamedTuple):
-    """A line of text as a hand wrote it. It is a `Picture`, with ink black on white."""
+    """A line of text in some hand. It is a `Picture` of black ink on white."""
 
     text: str
-    hand: int  # the seed of a line's slant, size and strokes
+    hand: int  # the seed of the line's slant, size and strokes
 
     @property
     def key(self) -> str:
@@ -43,7 +43,7 @@ class DrawnLine(NamedTuple):
 
 
 def drawn_lines(count: int, shortest: int, longest: int, seed: int) -> list[DrawnLine]:
-    """So many lines of `shortest` to `longest` words, each in a hand of its own."""
+    """Draw `count` lines of `shortest` to `longest` words, each in its own hand."""
     draw = random.Random(f"lines {seed}")
     return [
         DrawnLine(" ".join(draw.choices(frequent_words(), k=draw.randint(shortest, longest))), draw.randrange(2**31))

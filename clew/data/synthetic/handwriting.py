@@ -1,9 +1,9 @@
-"""Lines of text as pictures that look written by hand: strokes of a small font, bent, slanted and drawn anew for every
-seed.
+"""Render lines of text as pictures that look handwritten: the strokes of a small font, bent and slanted differently for
+every seed.
 
-A glyph is a few strokes, a stroke the points that a pen goes through, two digits each: how far to the right, and how
-high. The baseline is at 3, small letters reach 6 and tall ones 9; 0 is the lowest tail. Through the points goes a
-Catmull-Rom spline; a point that stands twice is a corner.
+A glyph is a few strokes, and a stroke is the points that a pen passes through, two digits each: x, then y. The baseline
+is at y = 3, small letters reach 6 and tall ones 9; 0 is the lowest tail. The pen follows a Catmull-Rom spline through
+the points; a point that appears twice is a corner.
 """
 
 from dataclasses import dataclass
@@ -17,42 +17,41 @@ from clew.core.errors import UserError, few_of, shown
 BASELINE, TALLEST = 3, 9
 BELOW, ABOVE = 1.5, 2.0
 BESIDE = 1.0
-"""Paper below the lowest tail, above the tallest letter and at both ends, for what is written larger."""
+"""Margins below the lowest tail, above the tallest letter and at both ends, with room for larger glyphs."""
 SPACE, GAP = 3.0, 1.6
-"""Widths of a space and of what parts two glyphs."""
+"""Widths of a space, and of the gap between two glyphs."""
 PIECES = 4
-"""Straight pieces of a spline between two points."""
+"""Straight pieces of the spline between two points."""
 LONGEST = 1000
-"""Characters of a line."""
+"""Characters of a line, at most."""
 
 
 @dataclass(frozen=True)
 class Hand:
-    """How much writing varies, from line to line and from point to point."""
+    """How much handwriting varies from line to line and from point to point."""
 
-    slant: float = 0.3  # a line leans by up to this to either side, where 1 is 45 degrees
-    jitter: float = 0.15  # standard deviation of where points are
-    size: float = 0.15  # glyphs are up to this part larger or smaller
-    thickness: tuple[float, float] = (0.6, 1.4)  # pixels on either side of a stroke, for a line of 32
+    slant: float = 0.3  # a line leans by up to this to either side; 1 is 45 degrees
+    jitter: float = 0.15  # standard deviation of the positions of points
+    size: float = 0.15  # glyphs are larger or smaller by up to this share
+    thickness: tuple[float, float] = (0.6, 1.4)  # pixels on either side of a stroke, for a height of 32
 
     def __post_init__(self) -> None:
         low, high = self.thickness
         if min(self.slant, self.jitter, self.size) < 0 or not 0 < low <= high or self.size >= 1:
             raise UserError(
-                "slant, jitter and size are 0 or more, size below 1, and thickness goes from above 0 upward, not"
-                f" {self}"
+                f"slant, jitter and size must be at least 0, size below 1, and thickness a range above 0, not {self}"
             )
 
 
 def render_line(text: str, *, seed: int = 0, height: int = 32, hand: Hand | None = None) -> Tensor:
-    """The picture (height, width) of a line, ink being 1 and paper 0, the same for the same text and seed."""
+    """Return the picture (height, width) of a line: ink is 1, paper 0. The same text and seed give the same picture."""
     if height < 8:
         raise UserError(f"height ({height}) must be at least 8 pixels")
     if not text.strip() or len(text) > LONGEST:
-        raise UserError(f"a line has 1 to {LONGEST:,} characters, and not only spaces; this one has {len(text):,}")
+        raise UserError(f"a line must have 1 to {LONGEST:,} characters, not only spaces; this one has {len(text):,}")
     if unknown := sorted({character for character in text if character not in GLYPHS and character != " "}):
         raise UserError(
-            f"there are no strokes for {shown(''.join(unknown))}; a line is written in {few_of(sorted(GLYPHS))} and"
+            f"there are no strokes for {shown(''.join(unknown))}; a line may contain {few_of(sorted(GLYPHS))} and"
             " spaces"
         )
     hand = Hand() if hand is None else hand
@@ -75,12 +74,12 @@ def render_line(text: str, *, seed: int = 0, height: int = 32, hand: Hand | None
 
 
 def columns(picture: Tensor) -> Tensor:
-    """A picture's columns from left to right as frames (width, height)."""
+    """Return a picture's columns from left to right as frames (width, height)."""
     return picture.mT
 
 
 def lay_out(text: str, hand: Hand, draw: np.random.Generator) -> tuple[list[np.ndarray], float]:
-    """The points of every stroke (points, 2), one glyph after another, and where the line ends."""
+    """Return the points of every stroke (points, 2), one glyph after another, and the end of the line."""
     strokes, place = [], 0.0
     for character in text:
         if character == " ":
@@ -100,7 +99,7 @@ def lay_out(text: str, hand: Hand, draw: np.random.Generator) -> tuple[list[np.n
 
 
 def smoothed(points: np.ndarray) -> np.ndarray:
-    """A Catmull-Rom spline through the points (pieces + 1, 2): straight where there are two."""
+    """Return a Catmull-Rom spline through the points (pieces + 1, 2): a straight line if there are two."""
     around = np.concatenate([2 * points[:1] - points[1:2], points, 2 * points[-1:] - points[-2:-1]])
     t = np.linspace(0, 1, PIECES, endpoint=False)[:, None]
     parts = []
@@ -111,8 +110,8 @@ def smoothed(points: np.ndarray) -> np.ndarray:
 
 
 def draw_stroke(picture: np.ndarray, points: np.ndarray, thickness: float) -> None:
-    """Ink where a pixel is nearer than `thickness` to the straight pieces between the points (x, y), fading over one
-    pixel."""
+    """Add ink to the pixels nearer than `thickness` to the straight pieces between the points (x, y), fading out over
+    one pixel."""
     low = np.maximum(np.floor(points.min(0) - thickness - 1).astype(int), 0)
     high = np.minimum(np.ceil(points.max(0) + thickness + 1).astype(int) + 1, picture.shape[::-1])
     if (low >= high).any():

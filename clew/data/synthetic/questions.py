@@ -1,5 +1,4 @@
-"""Drawn passages of facts, and questions on them whose answer is known: what a model must find is told by the passage
-alone."""
+"""Generated passages of facts, and questions on them with known answers, which only the passage gives."""
 
 import random
 
@@ -8,7 +7,7 @@ from clew.core.memory import check_fits
 from clew.data.examples import Answer, Question
 
 FACTS = "facts"
-"""The corpus by name."""
+"""The name of the corpus."""
 NAMES = ["Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal"]
 FACT = {
     "lives in": (
@@ -25,23 +24,23 @@ FACT = {
     ),
 }
 UNANSWERABLE = 0.2
-"""The share of questions on somebody of whom the passage does not tell it."""
+"""The share of questions that the passage does not answer."""
 
 
 def synthetic_questions(size: int, seed: int, shortest: int, longest: int) -> list[Question]:
-    """So many questions, each on a passage of its own with between `shortest` and `longest` facts."""
+    """Generate `size` questions, each on its own passage of `shortest` to `longest` facts."""
     if not 1 <= shortest <= longest:
         raise UserError(
-            f"facts are from data.shortest ({shortest}) to data.longest ({longest}) in number; the first must be 1 or"
-            " more and not above"
+            f"the number of facts goes from data.shortest ({shortest}) to data.longest ({longest}); the first must be"
+            " at least 1 and at most the second"
         )
-    check_fits(2000 * size, f"{size:,} drawn questions", "lower data.size")
+    check_fits(2000 * size, f"{size:,} generated questions", "lower data.size")
     draw = random.Random(f"{FACTS} {seed}")
     return [one_question(draw, draw.randint(shortest, longest), number) for number in range(1, size + 1)]
 
 
 def one_question(draw: random.Random, length: int, number: int) -> Question:
-    """Ada lives in Rome. Bo likes tea. Where does Ada live? Rome."""
+    """Generate one question: Ada lives in Rome. Bo likes tea. Where does Ada live? Rome."""
     known = [(name, relation) for name in NAMES for relation in FACT]
     spare, *facts = draw.sample(known, k=min(length + 1, len(known)))
     asked = spare if draw.random() < UNANSWERABLE else draw.choice(facts)

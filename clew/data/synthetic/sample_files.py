@@ -1,5 +1,4 @@
-"""Files to begin with, as someone would send them: drawn scenes, lines of writing, and spoken digits of the embedded
-recordings."""
+"""Sample files to try a model on: drawn scenes, lines of writing, and spoken digits of the embedded recordings."""
 
 import io
 import wave
@@ -22,7 +21,7 @@ SEED = 3
 
 @lru_cache(maxsize=1)
 def sample_scenes() -> tuple[FileBytes, ...]:
-    """With the boxes of their things, from left to right."""
+    """Pictures with the boxes of their objects, from left to right."""
     drawn = enumerate(scenes(3, SEED, "valid", fewest=2), start=1)
     return tuple(replace(as_png(scene, f"scene {number}"), boxes=boxes_across(scene)) for number, scene in drawn)
 
@@ -34,10 +33,10 @@ def sample_lines() -> tuple[FileBytes, ...]:
 
 @lru_cache(maxsize=1)
 def sample_digits() -> tuple[FileBytes, ...]:
-    """Of a speaker whom training does not hear."""
+    """Recordings of a speaker that is not in training."""
     recordings = list(read_recordings(sample_path("digits") / "test.tar"))
-    found = [*digit_strings(recordings, 2, 3, 3, SEED), *digit_strings(recordings, 1, 1, 1, SEED)]
-    return tuple(as_wav(string.sound(), string.text) for string in found)
+    strings = [*digit_strings(recordings, 2, 3, 3, SEED), *digit_strings(recordings, 1, 1, 1, SEED)]
+    return tuple(as_wav(string.sound(), string.text) for string in strings)
 
 
 def as_png(picture: Picture, name: str) -> FileBytes:
@@ -45,7 +44,7 @@ def as_png(picture: Picture, name: str) -> FileBytes:
 
 
 def as_wav(sound: Sound, name: str) -> FileBytes:
-    """In 16 bits."""
+    """Return a sound as a WAV file of 16 bits."""
     file = io.BytesIO()
     with wave.open(file, "wb") as written:
         written.setnchannels(1)

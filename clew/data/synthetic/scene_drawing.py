@@ -1,5 +1,5 @@
-"""Shapes as pixels, in whole numbers: a pixel is cut into 4 x 4, and how many of these a shape covers is how much of
-its colour it has."""
+"""Draw shapes as pixels in integer arithmetic: a pixel is divided into 4 x 4, and takes a shape's colour in proportion
+to how many of these the shape covers."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ import numpy as np
 
 CUT = 4
 EIGHTHS = 8
-"""Coordinates are in eighths of a pixel: the middles of a pixel's quarters are at 1, 3, 5 and 7."""
+"""Coordinates are in eighths of a pixel: the centres of a pixel's quarters are at 1, 3, 5 and 7."""
 
 
 def coverage(shape: str, x: int, y: int, radius: int, side: int) -> np.ndarray:
-    """How many sixteenths of each pixel (side, side) a shape covers whose centre is the corner (x, y) of four
+    """Return how many sixteenths of each pixel (side, side) a shape covers. Its centre is the corner (x, y) of four
     pixels."""
     (left, right), (top, bottom) = ((max(0, place - radius), min(side, place + radius)) for place in (x, y))
     across, down = (2 * np.arange(CUT * first, CUT * last) + 1 for first, last in ((left, right), (top, bottom)))
@@ -24,7 +24,7 @@ def coverage(shape: str, x: int, y: int, radius: int, side: int) -> np.ndarray:
 def painted(
     layers: Sequence[tuple[np.ndarray, tuple[int, int, int]]], side: int, ground: tuple[int, int, int]
 ) -> np.ndarray:
-    """Colours laid over a ground, each as far as it covers; bytes (side, side, 3)."""
+    """Paint colours over a background, each in proportion to its coverage; return bytes (side, side, 3)."""
     canvas = np.tile(np.array(ground, np.int64), (side, side, 1))
     for covered, colour in layers:
         share = covered[..., None]
@@ -41,4 +41,4 @@ INSIDE = {
         (3 * np.minimum(abs(across), abs(down)) <= radius) & (np.maximum(abs(across), abs(down)) <= radius)
     ),
 }
-"""Whether a point is in a shape, `radius` being half of its side."""
+"""Whether a point is in a shape; `radius` is half of its side."""

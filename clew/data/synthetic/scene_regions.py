@@ -1,11 +1,11 @@
-"""Scenes of figures, as graphs of their regions: shapes that touch or lie inside each other are parts of a figure, and
-what a region is called depends on its neighbours.
+"""Scenes of figures as graphs of their regions. Shapes that touch, or lie inside each other, are parts of a figure, and
+the name of a region depends on its neighbours.
 
     roof above wall, tail right of body, blossom above leaves, flame above candle, sail above hull; bars inside a pane
 
-A triangle is a roof, a tail or a candle, or belongs to no figure (`loose`): its colour and its shape do not tell.
-Between any two regions there is an edge each way, named by how its source stands to its target: "above", "above,
-touching", "inside" and so on.
+A triangle may be a roof, a tail or a candle, or belong to no figure (`loose`): its colour and shape do not decide.
+Between any two regions there is an edge in each direction, named by the position of its source relative to its target:
+"above", "above, touching", "inside" and so on.
 """
 
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ from clew.data.synthetic.scene_texts import relation_of
 from clew.data.synthetic.scenes import COLOURS, SHAPES, Draw, Scene, Thing, shaded
 
 REGIONS = "scene-regions"
-"""The corpus by name."""
+"""The name of the corpus."""
 LOOSE = "loose"
 SIDE = 96
 CELL = 32
-"""Units stand in the squares of a lattice, and so do not touch each other."""
+"""Units are placed in the squares of a grid, so they do not touch each other."""
 RADIUS = 6
 UNITS = (2, 5)
-"""Figures and loose shapes in a scene, at least and at most."""
+"""The smallest and largest number of figures and loose shapes in a scene."""
 
 
 class Figure(NamedTuple):
-    """Two shapes and what each is called, the first at `place` of the second."""
+    """Two shapes and their names; the first is at `place` relative to the second."""
 
     first: str
     second: str
@@ -47,7 +47,7 @@ FIGURES = (
 
 
 class RegionScene(NamedTuple):
-    """A scene, what each of its regions is called, and how many figures there are."""
+    """A scene, the names of its regions, and its number of figures."""
 
     scene: Scene
     labels: tuple[str, ...]
@@ -55,7 +55,7 @@ class RegionScene(NamedTuple):
 
     @property
     def graph(self) -> Sentence:
-        """The regions as nodes that say their colour and shape, in an order that says nothing."""
+        """The regions as nodes with their colour and shape, in random order."""
         words = tuple(f"{thing.colour}_{thing.shape}" for thing in self.scene.things)
         return Sentence(words, self.labels, id=self.scene.name, edges=region_edges(self.scene))
 
@@ -69,7 +69,7 @@ def region_edges(scene: Scene) -> NamedEdges:
 
 
 def region_relation(one: Thing, other: Thing) -> str:
-    """How one region stands to another."""
+    """Return the position of one region relative to another."""
     across, down = abs(one.x - other.x), abs(one.y - other.y)
     if max(across, down) < abs(one.radius - other.radius):
         return "inside" if one.radius < other.radius else "around"
@@ -78,7 +78,7 @@ def region_relation(one: Thing, other: Thing) -> str:
 
 
 def region_scenes(count: int, seed: int, part: str) -> Iterator[RegionScene]:
-    """So many scenes of a part; the first ones of more are the same."""
+    """Draw `count` scenes of a part; a larger `count` only adds scenes."""
     return (region_scene(f"{REGIONS} {part} {seed} {number}") for number in range(1, count + 1))
 
 
@@ -100,7 +100,7 @@ def region_scene(name: str) -> RegionScene:
 
 
 def figure_at(draw: Draw, figure: Figure, x: int, y: int) -> list[tuple[Thing, str]]:
-    """Both of its regions."""
+    """Return both regions of a figure."""
     inside = figure.place == "inside"
     across, down = {"above": (0, -RADIUS), "right of": (RADIUS, 0), "inside": (0, 0)}[figure.place]
     first = thing_at(draw, figure.first, x + across, y + down, RADIUS // 2 if inside else RADIUS)

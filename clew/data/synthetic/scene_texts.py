@@ -1,12 +1,12 @@
-"""What is said of a scene: captions, a paragraph, and the thing that each word speaks of; and whether what is said is
-true.
+"""Describe a scene with captions or a paragraph, with the thing that each word refers to; and check whether a text is
+true of a scene.
 
     sentence = ["there is"] thing | thing "is" relation thing | thing "is" place
     thing    = "a" [size] [colour] shape
     relation = "left of" | "right of" | "above" | "below"
 
-Two things have one relation each way: they are beside each other where their centres are further apart across than
-down. A text is of words with spaces between; sentences of a paragraph end with " ."
+Two things have one relation in each direction: they are beside each other if their centres are further apart across
+than down. Words are separated by spaces; sentences of a paragraph end with " ."
 """
 
 import re
@@ -26,9 +26,8 @@ MOST_CAPTIONS = 5
 ARTICLES = ("a", "an", "the")
 
 
-class Told(NamedTuple):
-    """A text, and for each of its words, which are parted by spaces, the thing it describes, by its number from 0; None
-    of others."""
+class GroundedText(NamedTuple):
+    """A text, and for each of its words, separated by spaces, the number from 0 of the thing it describes, or None."""
 
     text: str
     things: tuple[int | None, ...]
@@ -39,7 +38,7 @@ class Told(NamedTuple):
 
 
 class Noun(NamedTuple):
-    """What is said of a thing; None where nothing is."""
+    """The description of a thing; None where it says nothing."""
 
     shape: str
     colour: str | None = None
@@ -50,7 +49,7 @@ class Noun(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a sentence says: that a thing is there, where it is, or how it stands to another."""
+    """What a sentence claims: that a thing exists, where it is, or its relation to another."""
 
     first: Noun
     relation: str | None = None
@@ -59,7 +58,7 @@ class Claim(NamedTuple):
 
 
 class Mentions(NamedTuple):
-    """How often each thing of a scene is spoken of; and how many things are spoken of that the scene does not have."""
+    """How often each thing of a scene is mentioned, and how many mentioned things the scene does not have."""
 
     counts: tuple[int, ...]
     others: int
@@ -69,27 +68,27 @@ class Mentions(NamedTuple):
         return sum(count > 0 for count in self.counts)
 
 
-def captions(scene: Scene) -> list[Told]:
-    """One to five different sentences, all true; the first says everything of the things it speaks of."""
+def captions(scene: Scene) -> list[GroundedText]:
+    """Return one to five different true sentences; the first describes its things completely."""
     draw = Draw(f"captions {scene.name or scene.key}")
     numbers = range(len(scene.things))
-    told: dict[str, Told] = {}
+    sentences: dict[str, GroundedText] = {}
     for attempt in range(4 * MOST_CAPTIONS):
         full = attempt == 0 or draw.below(2) == 0
         if len(numbers) > 1:
             first, second = draw.shuffled(numbers)[:2]
-            found = related(scene, first, second, full)
+            sentence = related(scene, first, second, full)
         else:
-            found = alone(scene, 0, full, placed=draw.below(3) == 0, there_is=draw.below(2) == 0)
-        told.setdefault(found.text, found)
-        if len(told) == MOST_CAPTIONS:
+            sentence = alone(scene, 0, full, placed=draw.below(3) == 0, there_is=draw.below(2) == 0)
+        sentences.setdefault(sentence.text, sentence)
+        if len(sentences) == MOST_CAPTIONS:
             break
-    return list(told.values())
+    return list(sentences.values())
 
 
-def fixed_caption(scene: Scene) -> Told:
-    """The sentence that what is shown decides alone: how the first thing stands to the second, by the order of their
-    colours and then of their shapes; or that the only one is there. It says everything of the things it speaks of."""
+def fixed_caption(scene: Scene) -> GroundedText:
+    """Return the sentence that the scene alone determines: the relation of the first thing to the second, in the order
+    of their colours and then their shapes; or that the only thing exists. It describes its things completely."""
     first, *others = sorted(range(len(scene.things)), key=lambda number: rank_of(scene.things[number]))
     return related(scene, first, others[0], True) if others else alone(scene, first, True, placed=False, there_is=True)
 
@@ -98,17 +97,17 @@ def rank_of(thing: Thing) -> tuple[int, int]:
     return list(COLOURS).index(thing.colour), SHAPES.index(thing.shape)
 
 
-def paragraph(scene: Scene, order: Sequence[int] | None = None) -> Told:
-    """Sentences that speak of every thing once, with all that can be said of it."""
+def paragraph(scene: Scene, order: Sequence[int] | None = None) -> GroundedText:
+    """Return sentences that mention every thing once, with its complete description."""
     sentences = paragraph_sentences(scene, order)
-    return Told(
+    return GroundedText(
         " ".join(f"{sentence.text} ." for sentence in sentences),
         tuple(word for each in sentences for word in (*each.things, None)),
     )
 
 
-def paragraph_sentences(scene: Scene, order: Sequence[int] | None = None) -> list[Told]:
-    """The same one by one, in an order of things, or in one that is drawn."""
+def paragraph_sentences(scene: Scene, order: Sequence[int] | None = None) -> list[GroundedText]:
+    """Return the sentences of a paragraph, in the given order of things, or in a random one."""
     draw = Draw(f"paragraph {scene.name or scene.key}")
     drawn = draw.shuffled(range(len(scene.things)))
     left = drawn if order is None else list(reversed(order))
@@ -122,24 +121,24 @@ def paragraph_sentences(scene: Scene, order: Sequence[int] | None = None) -> lis
 
 
 def phrase_of(thing: Thing) -> str:
-    """What may be said of a thing without looking beyond its box."""
+    """Describe a thing by what its box shows."""
     return f"a {thing.size} {thing.colour} {thing.shape}"
 
 
-def related(scene: Scene, first: int, second: int, full: bool) -> Told:
+def related(scene: Scene, first: int, second: int, full: bool) -> GroundedText:
     one, other = scene.things[first], scene.things[second]
     return joined((one, first, full), f"is {relation_of(one, other)}", (other, second, full))
 
 
-def alone(scene: Scene, number: int, full: bool, *, placed: bool, there_is: bool) -> Told:
+def alone(scene: Scene, number: int, full: bool, *, placed: bool, there_is: bool) -> GroundedText:
     thing = scene.things[number]
     if placed:
         return joined((thing, number, full), f"is {place_of(thing, scene.side)}")
     return joined("there is", (thing, number, full)) if there_is else joined((thing, number, full))
 
 
-def joined(*parts: str | tuple[Thing, int, bool]) -> Told:
-    """Words that speak of no thing, and descriptions of things with their numbers."""
+def joined(*parts: str | tuple[Thing, int, bool]) -> GroundedText:
+    """Join words that refer to no thing, and descriptions of things with their numbers."""
     words: list[str] = []
     things: list[int | None] = []
     for part in parts:
@@ -148,14 +147,14 @@ def joined(*parts: str | tuple[Thing, int, bool]) -> Told:
             things += [None] * len(part.split())
         else:
             thing, number, full = part
-            said = ([thing.size] if full else []) + [thing.colour, thing.shape]
-            words += ["a", *said]
-            things += [None, *[number] * len(said)]
-    return Told(" ".join(words), tuple(things))
+            description = ([thing.size] if full else []) + [thing.colour, thing.shape]
+            words += ["a", *description]
+            things += [None, *[number] * len(description)]
+    return GroundedText(" ".join(words), tuple(things))
 
 
 def relation_of(one: Thing, other: Thing) -> str:
-    """How one thing stands to another."""
+    """Return the relation of one thing to another."""
     across, down = one.x - other.x, one.y - other.y
     if abs(across) >= abs(down):
         return "left of" if across < 0 else "right of"
@@ -163,14 +162,15 @@ def relation_of(one: Thing, other: Thing) -> str:
 
 
 def place_of(thing: Thing, side: int) -> str:
-    """In which ninth of the picture a thing's centre is."""
+    """Return the ninth of the picture that contains a thing's centre."""
     return PLACES[min(2, 3 * thing.y // side)][min(2, 3 * thing.x // side)]
 
 
 def is_true(text: str, scene: Scene) -> bool:
-    """Whether a text is of sentences of the grammar, one at least, and each is true of some things of the scene."""
-    found = claims(text)
-    return found is not None and all(holds(claim, scene) for claim in found)
+    """Whether a text consists of sentences of the grammar, at least one, and each is true of some things of the
+    scene."""
+    all_claims = claims(text)
+    return all_claims is not None and all(holds(claim, scene) for claim in all_claims)
 
 
 def holds(claim: Claim, scene: Scene) -> bool:
@@ -185,15 +185,15 @@ def holds(claim: Claim, scene: Scene) -> bool:
 
 
 def claims(text: str) -> list[Claim] | None:
-    """What the sentences of a text say; None where one is not of the grammar, or there is none."""
-    found = []
+    """Return what the sentences of a text claim; None if one is not in the grammar, or there is none."""
+    parsed = []
     for sentence in re.split(r"[.!?]", text.lower()):
         if words := sentence.split():
             claim = claim_of(words)
             if claim is None:
                 return None
-            found.append(claim)
-    return found or None
+            parsed.append(claim)
+    return parsed or None
 
 
 def claim_of(words: list[str]) -> Claim | None:
@@ -214,7 +214,7 @@ def claim_of(words: list[str]) -> Claim | None:
 
 
 def noun_at(words: Sequence[str]) -> tuple[Noun | None, list[str]]:
-    """The thing that the first words describe, and the words behind it."""
+    """Return the thing that the first words describe, and the remaining words."""
     left = list(words)
     if left and left[0] in ARTICLES:
         left.pop(0)
@@ -226,13 +226,13 @@ def noun_at(words: Sequence[str]) -> tuple[Noun | None, list[str]]:
 
 
 def nouns(text: str) -> Iterator[Noun]:
-    """Every thing that a text speaks of, whatever its grammar: a shape, and the colour and size right before it in
+    """Yield every thing that a text mentions, whatever its grammar: a shape, and the colour and size right before it in
     either order."""
     return (noun for noun, _ in placed_nouns(re.findall(r"[a-z]+", text.lower())))
 
 
 def placed_nouns(words: Sequence[str]) -> Iterator[tuple[Noun, range]]:
-    """The same of words, and which of the words each is made of."""
+    """Yield the things that words mention, each with the positions of its words."""
     for place, word in enumerate(words):
         if word in SHAPES:
             before = words[max(0, place - 2) : place]
@@ -241,21 +241,21 @@ def placed_nouns(words: Sequence[str]) -> Iterator[tuple[Noun, range]]:
             yield Noun(word, colour, size), range(place - (colour is not None) - (size is not None), place + 1)
 
 
-def told_of(text: str, scene: Scene) -> Told:
-    """A text with the thing of the scene that each word describes. Words that fit no thing have the number behind the
-    last; where several fit, it is the first."""
+def ground_text(text: str, scene: Scene) -> GroundedText:
+    """Link each word of a text to the thing of the scene that it describes. Words that fit no thing get the number
+    after the last; if several things fit, the first is taken."""
     words = text.lower().split()
     things: list[int | None] = [None] * len(words)
     for noun, places in placed_nouns(words):
         fitting = [number for number, thing in enumerate(scene.things) if noun.fits(thing)]
         for place in places:
             things[place] = fitting[0] if fitting else len(scene.things)
-    return Told(text, tuple(things))
+    return GroundedText(text, tuple(things))
 
 
 def objects_mentioned(text: str, scene: Scene) -> Mentions:
-    """How often a text speaks of each thing of a scene. Where several things fit a description, it is of the one that
-    was spoken of least, the first of those."""
+    """Count how often a text mentions each thing of a scene. If several things fit a description, it counts for the one
+    mentioned least so far, the first of those."""
     counts = [0] * len(scene.things)
     others = 0
     for noun in nouns(text):

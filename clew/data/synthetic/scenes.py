@@ -1,10 +1,9 @@
-"""A world of pictures whose truth is known: scenes of one to four coloured shapes, drawn by a seed, with what can be
-said of them.
+"""Pictures with known content: scenes of one to four coloured shapes, drawn by a seed.
 
-The same seed gives the same scenes on every machine: what is drawn are fractions of `random.Random.random`, and
-geometry is in whole numbers. Some pairs of a colour and a shape are held out: training never shows them. Of the valid
-and test parts every second scene (`is_novel`) has a pair that the part holds out, the others have none, so that both
-kinds of generalisation can be told apart.
+The same seed gives the same scenes on every machine: random choices come from `random.Random.random` alone, and
+geometry is in integers. Some pairs of a colour and a shape are held out of training. In the valid and test parts, every
+second scene (`is_novel`) has a pair that the part holds out, and the others have none, so that both kinds of
+generalisation can be measured separately.
 """
 
 import random
@@ -22,7 +21,7 @@ Part = Literal["train", "valid", "test"]
 T = TypeVar("T")
 
 SCENES = "scenes"
-"""The corpus by name."""
+"""The name of the corpus."""
 SHAPES = ("circle", "square", "triangle", "diamond", "cross")
 COLOURS = {
     "red": (214, 39, 40),
@@ -33,23 +32,23 @@ COLOURS = {
     "black": (30, 30, 30),
 }
 SIZES = {"small": 6, "large": 11}
-"""Half of a side, in 64ths of the picture's."""
+"""Half of a thing's side, in 64ths of the picture's side."""
 HELD_OUT: dict[str, tuple[tuple[str, str], ...]] = {
     "train": (),
     "valid": (("red", "square"), ("blue", "cross"), ("yellow", "diamond")),
     "test": (("green", "circle"), ("purple", "triangle"), ("black", "square")),
 }
-"""Pairs of a colour and a shape that no other part has."""
+"""Pairs of a colour and a shape that only this part has."""
 MOST_THINGS = 4
 SHADE = 12
-"""How far from its name's a colour may be, in either direction."""
+"""How far each level of a colour may be from the named colour's, in either direction."""
 GAP = 2
-"""Pixels between things at least."""
+"""The fewest pixels between two things."""
 TRIES = 60
 
 
 class Thing(NamedTuple):
-    """An object: its names, its centre, half of its side, all in pixels, and the colour it has."""
+    """An object: its names, its centre and half of its side in pixels, and its exact colour."""
 
     shape: str
     colour: str
@@ -65,7 +64,7 @@ class Thing(NamedTuple):
 
 
 class Box(NamedTuple):
-    """The pixels from left to right and from top to bottom, without the last column and row."""
+    """The pixels from left to right and from top to bottom; right and bottom are exclusive."""
 
     left: int
     top: int
@@ -74,7 +73,7 @@ class Box(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """Things that do not overlap, no two with the same colour and shape, on a plain ground. It is a `Picture`."""
+    """Things that do not overlap, no two with the same colour and shape, on a plain background. It is a `Picture`."""
 
     things: tuple[Thing, ...]
     side: int
@@ -89,44 +88,44 @@ class Scene(NamedTuple):
 
     @property
     def is_novel(self) -> bool:
-        """Whether a pair of colour and shape is there that training never shows."""
+        """Whether the scene has a pair of colour and shape that is held out of training."""
         return any(thing.pair in pairs for pairs in HELD_OUT.values() for thing in self.things)
 
     def pixels(self, mode: Mode = "rgb") -> np.ndarray:
-        """Bytes (side, side, 3), or (side, side, 1) of grey; edges are smooth."""
+        """Return bytes (side, side, 3), or (side, side, 1) for grey; edges are smooth."""
         layers = [
             (coverage(thing.shape, thing.x, thing.y, thing.radius, self.side), thing.shade) for thing in self.things
         ]
         return in_mode(painted(layers, self.side, self.ground), mode)
 
     def size(self) -> tuple[int, int]:
-        """Height and width."""
+        """Return height and width."""
         return self.side, self.side
 
     def numbers(self) -> np.ndarray:
-        """For each pixel (side, side) the number of its thing, from 1 in their order; 0 is the ground. A pixel is a
-        thing's where that covers at least half of it."""
-        found = np.zeros((self.side, self.side), np.uint8)
+        """Return for each pixel (side, side) the number of its thing, from 1 in their order; 0 is the ground. A pixel
+        belongs to a thing that covers at least half of it."""
+        numbers = np.zeros((self.side, self.side), np.uint8)
         for number, thing in enumerate(self.things, start=1):
-            found[coverage(thing.shape, thing.x, thing.y, thing.radius, self.side) >= 8] = number
-        return found
+            numbers[coverage(thing.shape, thing.x, thing.y, thing.radius, self.side) >= 8] = number
+        return numbers
 
     def classes(self) -> np.ndarray:
-        """For each pixel (side, side) the number of its shape, from 1 in the order of SHAPES; 0 is the ground."""
+        """Return the number of each pixel's shape (side, side), from 1 in the order of SHAPES; 0 is the ground."""
         return np.array([0, *(SHAPES.index(thing.shape) + 1 for thing in self.things)], np.uint8)[self.numbers()]
 
     def boxes(self) -> tuple[Box, ...]:
-        """The smallest box around each thing's pixels."""
+        """Return the smallest box around each thing's pixels."""
         numbers = self.numbers()
-        found = []
+        boxes = []
         for number in range(1, len(self.things) + 1):
             rows, columns = np.nonzero(numbers == number)
-            found.append(Box(int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1))
-        return tuple(found)
+            boxes.append(Box(int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1))
+        return tuple(boxes)
 
 
 class Draw:
-    """Whole numbers from the one method of `random.Random` whose values no version of Python may change."""
+    """Random integers from the one method of `random.Random` whose values are the same in every version of Python."""
 
     def __init__(self, seed: str):
         self.random = random.Random(seed)
@@ -135,7 +134,7 @@ class Draw:
         return int(self.random.random() * number)
 
     def between(self, low: int, high: int) -> int:
-        """Ends counted."""
+        """Return a number from `low` to `high`, both included."""
         return low + self.below(high - low + 1)
 
     def choice(self, items: Sequence[T]) -> T:
@@ -149,16 +148,16 @@ class Draw:
 def scenes(
     count: int, seed: int, part: Part = "train", *, side: int = 64, fewest: int = 1, most: int = MOST_THINGS
 ) -> list[Scene]:
-    """So many scenes of a part, each with between `fewest` and `most` things. The first ones of more are the same."""
+    """Draw `count` scenes of a part, each of `fewest` to `most` things. A larger `count` only adds scenes."""
     if part not in HELD_OUT:
         raise unknown("part of the scenes", part, HELD_OUT)
     if not 1 <= fewest <= most <= MOST_THINGS:
         raise UserError(
-            f"a scene has from {fewest} to {most} things; the first must be 1 at least and the second {MOST_THINGS} at"
-            " most"
+            f"a scene has from {fewest} to {most} things; the first must be at least 1, and the second at most"
+            f" {MOST_THINGS} and not below the first"
         )
     if not 32 <= side <= 512:
-        raise UserError(f"a scene's side ({side}) is 32 pixels at least and 512 at most")
+        raise UserError(f"a scene's side ({side}) must be 32 to 512 pixels")
     return [
         drawn_scene(f"{SCENES} {part} {seed} {number}", number, part, side, fewest, most)
         for number in range(1, count + 1)
@@ -166,12 +165,12 @@ def scenes(
 
 
 def across(scene: Scene) -> list[int]:
-    """The numbers of its things from left to right."""
+    """Return the numbers of a scene's things from left to right."""
     return sorted(range(len(scene.things)), key=lambda number: (scene.things[number].x, scene.things[number].y))
 
 
 def boxes_across(scene: Scene) -> tuple[Box, ...]:
-    """The boxes of its things from left to right."""
+    """Return the boxes of a scene's things from left to right."""
     boxes = scene.boxes()
     return tuple(boxes[number] for number in across(scene))
 
@@ -180,7 +179,7 @@ def drawn_scene(name: str, number: int, part: Part, side: int, fewest: int, most
     draw = Draw(name)
     is_novel = part != "train" and number % 2 == 0
     count = draw.between(fewest, most)
-    while True:  # a crowded scene is begun again, with other sizes
+    while True:  # a crowded scene is drawn again, with other sizes
         pairs = draw.shuffled(known_pairs())[:count]
         if is_novel:
             pairs[draw.below(count)] = draw.choice(HELD_OUT[part])
@@ -191,13 +190,13 @@ def drawn_scene(name: str, number: int, part: Part, side: int, fewest: int, most
 
 @lru_cache(maxsize=1)
 def known_pairs() -> tuple[tuple[str, str], ...]:
-    """The pairs of a colour and a shape that training shows."""
+    """Return the pairs of a colour and a shape that training has."""
     held_out = {pair for pairs in HELD_OUT.values() for pair in pairs}
     return tuple((colour, shape) for colour in COLOURS for shape in SHAPES if (colour, shape) not in held_out)
 
 
 def placed(draw: Draw, pairs: Sequence[tuple[str, str]], side: int) -> Iterator[Thing]:
-    """A thing for each pair, as long as there is room."""
+    """Yield a thing for each pair, as long as there is room."""
     before: list[Thing] = []
     for colour, shape in pairs:
         size = draw.choice(tuple(SIZES))
@@ -215,7 +214,7 @@ def placed(draw: Draw, pairs: Sequence[tuple[str, str]], side: int) -> Iterator[
 
 
 def is_apart(one: Thing, other: Thing, side: int) -> bool:
-    """Whether two things do not touch, and it is plain whether one is beside the other or above it."""
+    """Whether two things do not touch, and are clearly either side by side or one above the other."""
     across, down = abs(one.x - other.x), abs(one.y - other.y)
     return max(across, down) >= one.radius + other.radius + GAP and abs(across - down) >= side // 16
 

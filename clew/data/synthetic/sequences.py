@@ -1,8 +1,8 @@
-"""Sequence tasks whose right answer is known: a source line to a target line, symbols parted by spaces, the same for
-the same seed.
+"""Sequence tasks with known answers: a source line and a target line of symbols separated by spaces. The same seed
+gives the same lines.
 
-Members of SYNTHETIC are functions `(random, length) -> (source, target)`; `length` is how long the sequence, or the
-gap, is.
+Members of SYNTHETIC are functions `(random, length) -> (source, target)`; `length` is the length of the sequence, or of
+the gap.
 """
 
 import random
@@ -22,50 +22,50 @@ class Line(NamedTuple):
 
 
 def copy(random: random.Random, length: int) -> Line:
-    """The same again: b a c -> b a c."""
+    """Copy the source: b a c -> b a c."""
     symbols = " ".join(random.choices(LETTERS, k=length))
     return Line(symbols, symbols)
 
 
 def reverse(random: random.Random, length: int) -> Line:
-    """Backwards: b a c -> c a b."""
+    """Reverse the source: b a c -> c a b."""
     symbols = random.choices(LETTERS, k=length)
     return Line(" ".join(symbols), " ".join(reversed(symbols)))
 
 
 def sort(random: random.Random, length: int) -> Line:
-    """In order, no symbol twice: b a c -> a b c."""
+    """Sort distinct symbols: b a c -> a b c."""
     symbols = random.sample(LETTERS, k=min(length, len(LETTERS)))
     return Line(" ".join(symbols), " ".join(sorted(symbols)))
 
 
 def addition(random: random.Random, length: int) -> Line:
-    """Long addition, digit by digit: 4 8 + 7 -> 5 5."""
+    """Add two numbers, digit by digit: 4 8 + 7 -> 5 5."""
     first, second = (random.randrange(10 ** random.randint(1, length)) for _ in range(2))
     return Line(" ".join([*str(first), "+", *str(second)]), " ".join(str(first + second)))
 
 
 def recall(random: random.Random, length: int) -> Line:
-    """One of three symbols, told at the start and asked for after a gap: a 7 c 2 d 4 . . . c -> 2."""
+    """Recall the digit of one of three symbols after a gap: a 7 c 2 d 4 . . . c -> 2."""
     keys = random.sample(LETTERS, k=3)
     digits = [str(random.randrange(10)) for _ in keys]
-    told = [part for pair in zip(keys, digits, strict=True) for part in pair]
-    asked = random.randrange(len(keys))
-    return Line(" ".join([*told, *[FILLER] * length, keys[asked]]), digits[asked])
+    pairs = [symbol for pair in zip(keys, digits, strict=True) for symbol in pair]
+    query = random.randrange(len(keys))
+    return Line(" ".join([*pairs, *[FILLER] * length, keys[query]]), digits[query])
 
 
 def synthetic_lines(name: str, size: int, seed: int, shortest: int, longest: int) -> list[Line]:
-    """So many lines, their lengths between the two, ends counted."""
+    """Generate `size` lines of lengths from `shortest` to `longest`, both included."""
     if name not in SYNTHETIC:
         raise unknown("synthetic corpus", name, SYNTHETIC)
     if not 1 <= shortest <= longest:
         raise UserError(
-            f"lengths go from data.shortest ({shortest}) to data.longest ({longest}); the first must be 1 or more and"
-            " not above"
+            f"lengths go from data.shortest ({shortest}) to data.longest ({longest}); the first must be at least 1 and"
+            " at most the second"
         )
     check_fits(
         size * (200 + 4 * longest),
-        f"{size:,} drawn lines of up to {longest:,} symbols",
+        f"{size:,} generated lines of up to {longest:,} symbols",
         "lower data.size or data.longest",
     )
     draw = random.Random(f"{name} {seed}")
@@ -73,7 +73,7 @@ def synthetic_lines(name: str, size: int, seed: int, shortest: int, longest: int
 
 
 def right_place(name: str, source: str, step: int) -> int | None:
-    """Where in the source the symbol of a target's step comes from, where that is certain: for copy, reverse and
+    """Return the source position of the symbol at a step of the target, if it is certain: for copy, reverse and
     sort."""
     symbols = source.split()
     if step >= len(symbols):

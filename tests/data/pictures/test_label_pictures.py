@@ -101,7 +101,7 @@ def test_mistakes_in_folders_have_their_sentences(folders):
         read(folders, labels=str(folders / "lables"))
     Image.new("L", (9, 4)).save(folders / "labels" / "0.png")
     with pytest.raises(
-        UserError, match=r"it has 4 x 6 pixels, and its label picture .*0.png has 4 x 9; both must be one size"
+        UserError, match=r"it has 4 x 6 pixels, and its label picture .*0.png has 4 x 9; both must have the same size"
     ):
         read(folders)
     (folders / "labels" / "1.png").unlink()

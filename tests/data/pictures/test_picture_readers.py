@@ -294,9 +294,14 @@ def test_data_of_another_kind_are_refused(folder: Path) -> None:
         read(corpus="scene")
     with pytest.raises(UserError, match="unknown corpus of pictures 'coco'; did you mean"):
         CAPTIONED.read(CaptionedData(corpus="coco"), 1)
-    with pytest.raises(UserError, match="data.train names your captions, e.g. data.train=captions.jsonl"):
+    with pytest.raises(
+        UserError,
+        match=("there is no training data; name your captions with data.train, e.g. data.train=captions.jsonl"),
+    ):
         CAPTIONED.read(CaptionedData(), 1)
-    with pytest.raises(UserError, match="data.train names your pictures, e.g. data.train=photographs"):
+    with pytest.raises(
+        UserError, match=("there is no training data; name your pictures with data.train, e.g. data.train=photographs")
+    ):
         read()
     with pytest.raises(UserError, match="drawn scenes would need .* lower data.size"):
         read(corpus="scenes", size=10**12)

@@ -105,7 +105,7 @@ def test_sentences_are_read_with_heads_and_the_chosen_label(tmp_path):
         ("relation", "unknown CoNLL-U column 'relation'"),
         (
             "upos:Number",
-            "data.label=upos:Number: features are of the column feats, as in feats:Number; name a column, or a feature",
+            "data.label=upos:Number: only the column feats has features, as in feats:Number; name a column, or a feature",
         ),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_label_that_is_no_column_is_refused(tmp_path, label, sentence):
 @pytest.mark.parametrize(
     ("row", "line", "sentence"),
     [
-        ("1\ta\t_\tX\t_\t_\t_\t_\t_\t_", 1, "the words have no heads, and so no graph; HEAD is the seventh column"),
+        ("1\ta\t_\tX\t_\t_\t_\t_\t_\t_", 1, "the words have no heads, so there is no graph; HEAD is column 7"),
         (
             "1\ta\t_\tX\t_\t_\t0\troot\t2:x\t_",
             1,
@@ -186,7 +186,7 @@ def test_data_without_dependencies_are_refused(tmp_path):
     for corpus in ("ewt-sample", "tinyshakespeare"):
         with pytest.raises(
             UserError,
-            match=f"the corpus {corpus} has no dependencies; this task reads words with heads, such as those of ewt",
+            match=f"the corpus {corpus} has no dependencies; this task reads words with heads, such as ewt",
         ):
             DEPENDENCY_GRAPHS.read(DependencyGraphsData(corpus=corpus), seed=1)
     path = write(tmp_path / "a.csv", "text,label\na,b\n")

@@ -103,15 +103,15 @@ def test_letters_written_by_hand_are_nearest_to_their_own_plain_form() -> None:
 
 
 def test_lines_that_cannot_be_written_are_refused() -> None:
-    with pytest.raises(UserError, match="there are no strokes for 'Zé'; a line is written in "):
+    with pytest.raises(UserError, match="there are no strokes for 'Zé'; a line may contain "):
         render_line("Zé one")
-    with pytest.raises(UserError, match="a line has 1 to 1,000 characters, and not only spaces; this one has 2"):
+    with pytest.raises(UserError, match="a line must have 1 to 1,000 characters, not only spaces; this one has 2"):
         render_line("  ")
     with pytest.raises(UserError, match="this one has 1,001"):
         render_line("a" * 1001)
     with pytest.raises(UserError, match=r"height \(4\) must be at least 8 pixels"):
         render_line("a", height=4)
     with pytest.raises(
-        UserError, match="slant, jitter and size are 0 or more, size below 1, and thickness goes from above 0 upward"
+        UserError, match="slant, jitter and size must be at least 0, size below 1, and thickness a range above 0"
     ):
         Hand(jitter=-1)

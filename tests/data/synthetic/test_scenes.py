@@ -14,12 +14,12 @@ from clew.data.synthetic.scene_texts import (
     Mentions,
     captions,
     fixed_caption,
+    ground_text,
     is_true,
     objects_mentioned,
     paragraph,
     place_of,
     relation_of,
-    told_of,
 )
 from clew.data.synthetic.scenes import COLOURS, HELD_OUT, SHAPES, Scene, Thing, scenes
 
@@ -208,17 +208,17 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(UserError, match="unknown part of the scenes 'dev'; known: test, train, valid"):
         scenes(1, 1, "dev")  # type: ignore[arg-type]
     with pytest.raises(
-        UserError, match="a scene has from 2 to 9 things; the first must be 1 at least and the second 4 at most"
+        UserError, match="a scene has from 2 to 9 things; the first must be at least 1, and the second at most 4"
     ):
         scenes(1, 1, fewest=2, most=9)
-    with pytest.raises(UserError, match=r"a scene's side \(8\) is 32 pixels at least and 512 at most"):
+    with pytest.raises(UserError, match=r"a scene's side \(8\) must be 32 to 512 pixels"):
         scenes(1, 1, side=8)
 
 
 def test_what_words_speak_of_is_found_again_in_the_text_alone() -> None:
     for scene in scenes(40, 5, "valid"):
         for told in (paragraph(scene), fixed_caption(scene), *captions(scene)):
-            assert told_of(told.text, scene) == told
+            assert ground_text(told.text, scene) == told
 
 
 def test_a_fixed_caption_is_decided_by_what_is_shown_whatever_the_order_of_things() -> None:
