@@ -8,8 +8,7 @@ latency, the statuses of all answers, how many texts a call of the model answere
 way. It ends with 1 where an answer is none that was to be expected, or the memory has grown by more than a tenth since
 the first fifth of the time.
 
-  python -m benchmarks.serving runs/shakespeare-lstm --options '{"max_new": 20}' --long '{"max_new": 400}' --long-share
-  5
+  python -m benchmarks.serving RUN --options '{"max_new": 20}' --long '{"max_new": 400}' --long-share 5
 """
 
 import argparse

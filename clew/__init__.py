@@ -125,11 +125,11 @@ def train(
     from clew.cli.options.code import load_code
     from clew.cli.terminal.progress import in_python
     from clew.recipes.calling import run_with
-    from clew.runs.settings.keywords import told_in_python
+    from clew.runs.settings.keywords import python_errors
     from clew.training.callbacks import check_callbacks
 
     folder, path = (None if place is None else Path(place) for place in (out, code))
-    with told_in_python():
+    with python_errors():
         check_callbacks(callbacks)
         if path is not None:
             load_code(path)
@@ -174,10 +174,10 @@ def fit(
     objects with any of the methods on_step, on_evaluation, on_save and on_end (`clew.training.callbacks`).
     """
     from clew.cli.terminal.progress import in_python
-    from clew.runs.settings.keywords import told_in_python
+    from clew.runs.settings.keywords import python_errors
     from clew.training.fitting import fit as fit_module
 
-    with told_in_python(without="training"), in_python(quiet, unit="rows") as report:
+    with python_errors(without="training"), in_python(quiet, unit="rows") as report:
         return fit_module(
             module,
             loader,
@@ -215,9 +215,9 @@ def search(
     in processes of their own. `resume=True` goes on with a search.
     """
     from clew.cli.search import search_from_python
-    from clew.runs.settings.keywords import told_in_python
+    from clew.runs.settings.keywords import python_errors
 
-    with told_in_python():
+    with python_errors():
         return search_from_python(recipe, space, assignments, settings, trials, jobs, data, out, resume, code, quiet)
 
 
@@ -231,10 +231,10 @@ def load(
 
     from clew.cli.options.code import load_code
     from clew.runs.loaded import load_run
-    from clew.runs.settings.keywords import told_in_python
+    from clew.runs.settings.keywords import python_errors
 
     path = None if code is None else Path(code)
-    with told_in_python():
+    with python_errors():
         if path is not None:
             load_code(path)
         return load_run(folder, device=device, code=path, precision=precision)
@@ -272,10 +272,10 @@ def look(
     from pathlib import Path
 
     from clew.instruments import looking
-    from clew.runs.settings.keywords import told_in_python
+    from clew.runs.settings.keywords import python_errors
 
     given: Any = models if isinstance(models, (list, tuple)) else [models]
-    with told_in_python():
+    with python_errors():
         loaded = [load(one) if isinstance(one, (str, Path)) else one for one in given]
         return looking.look(loaded, instrument, options, inputs=inputs, tokenizer=tokenizer)
 

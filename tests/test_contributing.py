@@ -161,4 +161,4 @@ def test_a_run_keeps_one_file(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.py", "b.py"):
         Path(name).write_text("", encoding="utf-8")
     assert main(["train", "tag", "--code", "a.py", "--code", "b.py"]) == 2
-    assert "a run keeps one file of yours, and --code names 2; put what it needs into one" in capsys.readouterr().err
+    assert "a run stores one file of code, but --code names 2; combine them into one file" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""Average the weights of a run's checkpoints, or of several runs of one model, into a run directory of its own.
+"""Average the weights of a run's checkpoints, or of several runs of the same model, and write the result as a new
+run.
 
 For example:
 
@@ -7,10 +8,10 @@ For example:
   clew runs average runs/shakespeare-lstm --checkpoints 1000 1500 --out runs/averaged
   clew runs average runs/shakespeare-lstm runs/shakespeare-lstm-2 --out runs/averaged
 
-Of one run, all whole checkpoints that it still has are taken unless some are chosen; of several, the weights
-that each is used with. What is written is used as any run is: `clew evaluate`, `clew generate`. The validation
-loss of every source is printed beside the average's. The mean of one run's late checkpoints is often better than
-each of them; the mean of runs that began from different seeds is usually worse than any.
+For one run, all complete checkpoints that it still has are averaged, unless options choose some; for several runs,
+their final weights. The average can be used like any run, as in `clew evaluate` or `clew generate`. The validation
+loss of every source is printed with that of the average. The average of a run's late checkpoints is often better than
+each of them; the average of runs with different seeds is usually worse than any.
 """
 
 import argparse
@@ -22,13 +23,13 @@ from clew.cli.terminal.progress import say
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="a run directory, or several of one model")
-    add("--last", type=int, metavar="K", help="the newest K whole checkpoints of each")
-    add("--checkpoints", type=int, nargs="+", metavar="STEP", default=[], help="the checkpoints of these steps")
-    add("--best", action="store_true", help="the weights of the best evaluation too, where they are not among these")
-    add("--out", metavar="DIR", required=True, help="where the average goes")
-    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where it is evaluated")
-    add("--json", action="store_true", help="one JSON object a source, and one for the average")
+    add("runs", metavar="RUN", nargs="+", help="a run directory, or several of the same model")
+    add("--last", type=int, metavar="K", help="average the newest K complete checkpoints of each run")
+    add("--checkpoints", type=int, nargs="+", metavar="STEP", default=[], help="average the checkpoints of these steps")
+    add("--best", action="store_true", help="include the weights of the best evaluation")
+    add("--out", metavar="DIR", required=True, help="the folder of the averaged run")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="the device to evaluate on")
+    add("--json", action="store_true", help="print one JSON object per source, and one for the average")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -39,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
     if options.last is not None and options.last < 1:
         raise UserError(f"--last ({options.last}) must be at least 1")
     if options.last is not None and options.checkpoints:
-        raise UserError("--last and --checkpoints exclude each other; give one of them")
+        raise UserError("--last and --checkpoints exclude each other; leave one of them out")
     code = None if options.code is None else Path(options.code)
-    done = average_runs(
+    average = average_runs(
         [Path(run) for run in options.runs],
         Path(options.out),
         last=options.last,
@@ -51,15 +52,15 @@ def run(options: argparse.Namespace) -> int:
         code=code,
         say=say,
     )
-    names = [*(source.name for source in done.sources), f"average of {len(done.sources)}"]
-    steps = [*(source.step for source in done.sources), max(source.step for source in done.sources)]
-    scores = [None] * len(names) if done.losses is None or done.loss is None else [*done.losses, done.loss]
+    names = [*(source.name for source in average.sources), f"average of {len(average.sources)}"]
+    steps = [*(source.step for source in average.sources), max(source.step for source in average.sources)]
+    scores = [None] * len(names) if average.losses is None or average.loss is None else [*average.losses, average.loss]
     if options.json:
         for name, step, score in zip(names, steps, scores, strict=True):
             numbers = {} if score is None else {f"valid.{measure}": value for measure, value in score.measures.items()}
             print(json.dumps({"weights": name, "step": step, **numbers}, ensure_ascii=False))
     else:
-        measures = list(done.loss.measures) if done.loss is not None else []
+        measures = list(average.loss.measures) if average.loss is not None else []
         cells = [
             [] if score is None else [f"{score.measures[measure]:.4f}" for measure in measures] for score in scores
         ]
@@ -69,5 +70,5 @@ def run(options: argparse.Namespace) -> int:
             rows,
             right=range(1, 2 + len(measures)),
         )
-    say(f"written to {done.folder}")
+    say(f"wrote {average.folder}")
     return 0

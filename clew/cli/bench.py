@@ -1,11 +1,11 @@
-"""Time clew beside its peers on this machine: speed, memory, ratios.
+"""Benchmark clew and its peers on this machine: speed, memory, ratios.
 
-Every workload runs clew and its peers in turns in one process: the shortest
-honest torch code for the same model, or another library where it is installed.
-Shown are medians over rounds, the spread between quartiles, on CUDA the most
-memory that each side held, and our time over the peer's: below 1 is faster.
-The floor is what products of matrices and reading of memory take at least, at
-the rates that this machine was measured at.
+Every workload alternates between clew and its peers in one process. A peer is
+straightforward torch code for the same model, or another library if it is
+installed. The table shows medians over rounds, the spread between quartiles,
+the peak memory on CUDA, and clew's time divided by the peer's: below 1, clew
+is faster. The floor is the least time that the matrix products and memory
+reads need, at the rates measured on this machine.
 
   clew bench
   clew bench --list
@@ -15,9 +15,9 @@ the rates that this machine was measured at.
   clew bench --record ratios.json
   clew bench gpt2-train --profile
 
---quick takes small sizes and one thread, a minute in all. --check compares the
-ratios with those that ship with clew, or with FILE's, and exits 1 where one is
-more than 1.5 times as high; what is above is measured a second time before.
+--quick uses small sizes and one thread, and takes about a minute. --check
+compares the ratios with those shipped with clew, or with FILE's, and exits
+with 1 if one is more than 1.5 times as high, also when measured a second time.
 Times are never compared.
 """
 
@@ -38,24 +38,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         metavar="NAME",
         nargs="*",
-        help="workloads, or patterns in quotes; without one all that this device can run",
+        help="workloads, or quoted patterns (default: all that run on the device)",
     )
-    add("--list", action="store_true", help="name the workloads, their devices and peers")
-    add("--quick", action="store_true", help="small sizes and few rounds")
-    add("--check", metavar="FILE", nargs="?", const="", help="exit 1 where a ratio is far above the recorded one")
-    add("--record", metavar="FILE", help="write the ratios into FILE, for --check FILE")
-    add("--plot", metavar="FILE", help="draw the ratios: .svg, .html, .png, .pdf")
+    add("--list", action="store_true", help="list the workloads, their devices and peers")
+    add("--quick", action="store_true", help="use small sizes and few rounds")
+    add("--check", metavar="FILE", nargs="?", const="", help="exit with 1 if a ratio is far above the recorded one")
+    add("--record", metavar="FILE", help="write the ratios to FILE, for --check FILE")
+    add("--plot", metavar="FILE", help="plot the ratios in FILE.svg, .html, .png or .pdf")
     add(
         "--profile",
         action="store_true",
-        help="list what each side spends its time on: kernels of a GPU, operators of a CPU",
+        help="list where each side spends its time: GPU kernels or CPU operators",
     )
-    add("--json", action="store_true", help="one JSON object a workload")
+    add("--json", action="store_true", help="print one JSON object per workload")
     add(
         "--device",
         default="auto",
         choices=["auto", "cpu", "cuda"],
-        help="where to run (default: a GPU where there is one)",
+        help="the device to run on (default: a GPU if there is one)",
     )
 
 
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.bench.recorded import RECORDED, better, losses, read_recorded, write_recorded
 
     if options.check and is_workload(options.check) and not Path(options.check).exists():
-        options.names, options.check = [*options.names, options.check], ""  # `--check NAME`: FILE was left out
+        options.names, options.check = [*options.names, options.check], ""  # `--check NAME`, without a FILE
     names = chosen(options.names)
     if options.list:
         return list_workloads(names, options.json)
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"{workload.name}: {workload.about}")
         result = measure(workload, setting, profile=options.profile)
         if recorded is not None and losses(result, recorded):
-            say(f"{workload.name} is above what is recorded; it is measured again")
+            say(f"{workload.name} is above the recorded ratio; measuring again")
             result = better(result, measure(workload, setting, profile=options.profile), recorded)
         results.append(result)
         show(result, machine, options.json)
@@ -93,9 +93,9 @@ def run(options: argparse.Namespace) -> int:
                 say(f"{workload.name}: no ratio is recorded for {setting.form}")
     if options.record is not None:
         write_recorded(Path(options.record), results)
-        say(f"the ratios are in {options.record}")
+        say(f"wrote the ratios to {options.record}")
     if options.plot is not None:
-        say(f"the ratios are drawn in {view_of(results, machine).save(options.plot)}")
+        say(f"wrote the plot to {view_of(results, machine).save(options.plot)}")
     for loss in lost:
         print(f"clew: {loss}", file=sys.stderr)
     return 1 if lost else 0
@@ -108,7 +108,7 @@ def is_workload(name: str) -> bool:
 
 
 def chosen(names: list[str]) -> list[str]:
-    """The workloads that names and patterns ask for, in the order of the table."""
+    """Return the workloads that match the names and patterns, in the order of the table."""
     from clew.bench.workloads import WORKLOADS
     from clew.core.errors import unknown
 
@@ -119,8 +119,7 @@ def chosen(names: list[str]) -> list[str]:
 
 
 def fitting(names: list[str], by_name: bool, device: str) -> Iterator[Any]:
-    """The workloads that run on this device. One that was asked for by name and does not run here is noted on standard
-    error."""
+    """Yield the workloads that run on this device. Note on standard error those that were named but do not."""
     from clew.bench.workloads import WORKLOADS
     from clew.core.errors import UserError
 
@@ -128,14 +127,14 @@ def fitting(names: list[str], by_name: bool, device: str) -> Iterator[Any]:
     fits = [workload for workload in workloads if device in workload.devices]
     if not fits:
         raise UserError(
-            f"{names[0]} runs on {' and '.join(workloads[0].devices)} alone, not on {device}; `clew bench --list` names"
+            f"{names[0]} runs only on {' and '.join(workloads[0].devices)}, not on {device}; `clew bench --list` lists"
             " the others"
         )
     for workload in workloads:
         if device in workload.devices:
             yield workload
         elif by_name:
-            say(f"{workload.name} is left out: it runs on {' and '.join(workload.devices)} alone")
+            say(f"{workload.name} is skipped: it runs only on {' and '.join(workload.devices)}")
 
 
 def setting_of(options: argparse.Namespace) -> Any:
@@ -144,14 +143,14 @@ def setting_of(options: argparse.Namespace) -> Any:
     from clew.bench.workload import Setting
     from clew.core.devices import choose_device
 
-    wanted = options.device
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    return Setting(choose_device(wanted)[0], options.quick)
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return Setting(choose_device(device)[0], options.quick)
 
 
 def check_files(options: argparse.Namespace) -> None:
-    """Before anything is timed."""
+    """Check --plot and --record before anything is timed."""
     from clew.core.errors import UserError
     from clew.drawing.figures import load_matplotlib
     from clew.drawing.views import FIGURES, WRITERS
@@ -159,13 +158,13 @@ def check_files(options: argparse.Namespace) -> None:
     for option in ("plot", "record"):
         path = getattr(options, option)
         if path is not None and not Path(path).parent.is_dir():
-            raise UserError(f"no such folder: {Path(path).parent}, where --{option} is to write; make it first")
+            raise UserError(f"no such folder for --{option}: {Path(path).parent}; create it first")
     if options.plot is not None:
         ending = Path(options.plot).suffix.lower()
         if ending not in (*WRITERS, *FIGURES):
             raise UserError(f"--plot ({options.plot}) must end in {', '.join([*WRITERS, *FIGURES])}")
         if ending in FIGURES:
-            load_matplotlib("take .svg, which needs nothing")
+            load_matplotlib("use .svg, which needs no other package")
 
 
 def machine_of(setting: Any) -> str:
@@ -192,7 +191,7 @@ def list_workloads(names: list[str], as_json: bool) -> int:
             )
     else:
         rows = [[each.name, each.about, ", ".join(each.devices), ", ".join(each.peers)] for each in workloads]
-        show_table(("workload", "what it is", "devices", "peers"), rows)
+        show_table(("workload", "description", "devices", "peers"), rows)
     return 0
 
 
@@ -205,7 +204,7 @@ def show(result: Any, machine: str, as_json: bool) -> None:
         return
     rows = []
     for name, side in result.sides.items():
-        share, beside = result.share(name), result.ratios.get(name)
+        share, ratio = result.share(name), result.ratios.get(name)
         rows.append(
             [
                 name,
@@ -214,7 +213,7 @@ def show(result: Any, machine: str, as_json: bool) -> None:
                 f"{side.timing.spread:.0%}",
                 "" if side.memory is None else size(side.memory),
                 "" if share is None else f"{share:.0%}",
-                "" if beside is None else f"{beside.value:.2f} ({beside.low:.2f} to {beside.high:.2f})",
+                "" if ratio is None else f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
             ]
         )
     print(f"{result.workload}: {result.sizes}")

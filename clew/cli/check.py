@@ -1,13 +1,13 @@
-"""Run the laws on what a Python file of yours adds to the tables: cells, scores, positions, wirings, norms, poolings,
-mixers, readers of characters, tree layers, models and tasks.
+"""Run the laws (property tests) on what your own Python file adds to the tables: cells, scores, positions, wirings,
+norms, poolings, mixers, character encoders, tree layers, models and tasks.
 
-For every law that is broken the smallest failing case is shown, and the exit code is 1. A task is tried on a few
-examples of the data that it reads: counts agree with the loss, padding and other examples of a batch do not show,
+For every broken law the smallest failing case is shown, and the exit code is 1. A task is tested on a few examples of
+its data: counts agree with the loss, results do not depend on padding or on other examples of the batch, and
 predictions and answers survive JSON.
 
   clew check mine.py
 
-CONTRIBUTING.md walks through a cell, a task, a source, an instrument and a corpus format of one's own.
+CONTRIBUTING.md shows how to write your own cell, task, source, instrument or corpus format.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.py",
         help='a file with lines such as CELLS["mine"] = Mine or TASKS["mine"] = text_task(...)',
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a law")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per law")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,12 +31,12 @@ def run(options: argparse.Namespace) -> int:
     from clew.laws.check import KINDS, check_additions
 
     if options.code is not None:
-        raise UserError("clew check takes the file itself: clew check FILE.py, without --code")
+        raise UserError("`clew check FILE.py` takes the file as its argument; leave --code out")
     results = check_additions(lambda: load_code(Path(options.file)))
     if not results:
         kinds = ", ".join(KINDS)
         raise UserError(
-            f'{options.file} adds nothing to a table that has laws ({kinds}); a line such as CELLS["mine"] = Mine does'
+            f'{options.file} adds nothing to the tables with laws ({kinds}); add a line such as CELLS["mine"] = Mine'
         )
     if options.json:
         for result in results:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(member: str, results: list[Any]) -> None:
-    """What is broken, each with its smallest case, and then what holds in one line."""
+    """Print the broken laws, each with its smallest case, and then those that hold, in one line."""
     for result in results:
         if not result.holds:
             print(result)

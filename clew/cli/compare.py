@@ -1,8 +1,8 @@
-"""Groups of runs side by side: mean and spread over seeds, a test against the best group, what they differ in, and
+"""Compare groups of runs: mean and spread over seeds, a test against the best group, differences in settings, and
 learning curves.
 
-RUN is a run directory, a folder that runs are below, or a pattern in quotes. Runs that differ in nothing but the seed
-are one group.
+RUN is a run directory, a folder that contains runs, or a quoted pattern. Runs that differ only in the seed form a
+group.
 
   clew runs compare runs
   clew runs compare runs/shakespeare-lstm runs/shakespeare-gru --measure valid.perplexity
@@ -10,18 +10,19 @@ are one group.
   clew runs compare runs/cells --format latex
 
 Scores are those of each run's best evaluation, as mean ± sample standard deviation over the seeds. p is two-sided,
-against the best group (or the group of the first run: --against first), and not corrected for the number of
-groups. Which test it is depends on what is there, and a column says which. Paired bootstrap: every run of both
-groups has a predictions.jsonl of the same examples, and 10,000 resamples of these are drawn (Koehn 2004), each scored
-by --measure as a corpus of its own. Beside its p stands that of approximate randomisation, in which the outputs of the
-two groups for an example are swapped at random (Riezler and Maxwell 2005); --test randomisation puts that first.
-Welch: both groups have at least two seeds, and Welch's t-test compares the seeds' values of --measure. None: neither
-is so. sacreBLEU's --paired-bs counts one tail: where systems differ clearly its p is half of the one here; its
---paired-ar is two-sided as well.
+against the best group (with --against first, the group of the first run), and not corrected for the number of groups.
+A column names the test, which depends on the available data.
 
-A line of predictions.jsonl is an object with an "id", a "score", higher being better, and "statistics", of which
-measures are computed. Where neither these nor the predictions there tell --measure, p is of the mean score, and a note
-says so. A run that cannot be read is named and left out.
+Paired bootstrap: if every run of both groups has a predictions.jsonl for the same examples. 10,000 resamples of the
+examples are drawn (Koehn 2004), and --measure is computed on each as on a corpus. The p of approximate randomisation
+(Riezler and Maxwell 2005), which swaps the outputs of the two groups for random examples, is shown beside it; --test
+randomisation shows it first. Welch: otherwise, if both groups have at least two seeds. Welch's t-test compares the
+values of --measure over the seeds. None: otherwise. sacreBLEU's --paired-bs counts one tail, so that its p is half of
+the one here for clearly different systems; its --paired-ar is two-sided, as here.
+
+A line of predictions.jsonl is an object with an "id", a "score" (higher is better), and "statistics", from which
+measures are computed. If --measure can be computed neither from these nor from the predictions, p is for the mean
+score, and a note says so. A run that cannot be read is skipped with a note.
 """
 
 import argparse
@@ -50,37 +51,37 @@ PICTURES = (".png", ".pdf", ".svg")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="run directories, folders of them, or patterns")
+    add("runs", metavar="RUN", nargs="+", help="run directories, folders of runs, or quoted patterns")
     add(
         "--measure",
         default="valid.loss",
         metavar="NAME",
-        help="what groups are ranked and tested by (default: valid.loss)",
+        help="the measure for ranking and tests (default: valid.loss)",
     )
     add(
         "--against",
         choices=["best", "first"],
         default="best",
-        help="the group that the others are tested against (default: best)",
+        help="the group to test the others against (default: best)",
     )
     add(
         "--test",
         choices=["bootstrap", "randomisation"],
         default="bootstrap",
-        help="the paired test over examples that p is of; the other stands beside it (default: bootstrap)",
+        help="the paired test over examples for p; the other is shown beside it (default: bootstrap)",
     )
     add(
         "--format",
         choices=["text", "markdown", "latex"],
         default="text",
-        help="how the tables are written (default: text)",
+        help="the format of the tables (default: text)",
     )
     add(
         "--curves",
         metavar="FILE",
-        help="draw training and validation loss into FILE.html (needs nothing) or .png, .pdf, .svg (matplotlib)",
+        help="plot training and validation loss in FILE.html, or .png, .pdf, .svg (needs matplotlib)",
     )
-    add("--json", action="store_true", help="one JSON object a group")
+    add("--json", action="store_true", help="print one JSON object per group")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -92,28 +93,30 @@ def run(options: argparse.Namespace) -> int:
     if options.curves is not None and Path(options.curves).suffix.lower() not in (".html", *PICTURES):
         raise UserError(f"--curves ({options.curves}) must end in .html, {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
     if options.curves is not None and not Path(options.curves).parent.is_dir():
-        raise UserError(f"no such folder: {Path(options.curves).parent}, where --curves is to write; make it first")
+        raise UserError(f"no such folder for --curves: {Path(options.curves).parent}; create it first")
     if options.curves is not None and Path(options.curves).suffix.lower() in PICTURES:
-        load_matplotlib()
-    found, notes = [], []
+        load_matplotlib("use --curves FILE.html, which needs no other package")
+    summaries, notes = [], []
     for folder in named_runs(options.runs):
         try:
-            each = summarise(folder)
+            summary = summarise(folder)
         except (UserError, OSError) as error:
-            notes.append(f"left out: {error}")
+            notes.append(f"skipped: {error}")
             continue
-        if each.best:
-            found.append(each)
+        if summary.best:
+            summaries.append(summary)
         else:
-            notes.append(f"left out: {folder} has no evaluation yet")
+            notes.append(f"skipped: {folder} has no evaluation yet")
     for note in notes:
         say(note)
-    if not found:
-        raise UserError("none of these runs can be compared; `clew runs` says how each stands")
-    groups, twins = group_runs(found)
+    if not summaries:
+        raise UserError("none of these runs can be compared; `clew runs` shows the state of each")
+    groups, twin_notes = group_runs(summaries)
     first, groups = groups[0], ranked(groups, options.measure)
-    rows, tests = compared(groups, first if options.against == "first" else groups[0], options.measure, options.test)
-    for note in [*twins, *tests, *cautions(groups, options.measure)]:
+    rows, test_notes = compare_all(
+        groups, first if options.against == "first" else groups[0], options.measure, options.test
+    )
+    for note in [*twin_notes, *test_notes, *cautions(groups, options.measure)]:
         say(f"note: {note}")
     if options.json:
         for row in rows:
@@ -122,17 +125,17 @@ def run(options: argparse.Namespace) -> int:
         show(groups, rows, options)
     if options.curves is not None:
         draw(groups, rows, options)
-        say(f"curves are in {options.curves}")
+        say(f"wrote the curves to {options.curves}")
     return 0
 
 
-def compared(
+def compare_all(
     groups: list[Any], reference: Any, measure: str, test: str = "bootstrap"
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """What there is to say of every group, and what stood in the way of a better test."""
+    """Return a row of facts for every group, and notes on why no better test was possible."""
     from clew.runs.comparison import PAIRED, compare_groups, group_differences
 
-    (beside,) = PAIRED.keys() - {test}
+    (other_test,) = PAIRED.keys() - {test}
     rows, notes = [], []
     differences = group_differences(groups)
     for number, group in enumerate(groups):
@@ -145,11 +148,11 @@ def compared(
         row["mean"] = {name: group.mean(name) for name in names if group.mean(name) is not None}
         row["spread"] = {name: group.spread(name) for name in names if group.spread(name) is not None}
         if group is not reference:
-            verdict, found = compare_groups(group, reference, measure, test)
-            notes += found
+            verdict, test_notes = compare_groups(group, reference, measure, test)
+            notes += test_notes
             row.update(test=verdict.name, p=verdict.p, over=verdict.over, against=reference.label)
             if verdict.name == PAIRED[test]:
-                other = compare_groups(group, reference, measure, beside)[0]
+                other = compare_groups(group, reference, measure, other_test)[0]
                 row["beside"] = {"test": other.name, "p": other.p}
         row["settings"] = {name: values[number] for name, values in differences}
         rows.append(row)
@@ -157,12 +160,14 @@ def compared(
 
 
 def measures_shown(rows: list[dict[str, Any]], measure: str) -> list[str]:
-    """The measure that was asked for, and the usual ones where they were measured; of the test text, perplexity alone.
-    Scores of labels are those of the test part, or of the validation part where there is no other."""
-    there = {name for row in rows for name in row["mean"]}
-    usual = [name for name in SHOWN if name in there and not (name == "test.loss" and "test.perplexity" in there)]
+    """Return the names of the measures to show: the chosen one, and the usual ones that the runs have, without the
+    test loss if there is a test perplexity. Label scores are from the test part, or else from the validation part."""
+    available = {name for row in rows for name in row["mean"]}
+    usual = [
+        name for name in SHOWN if name in available and not (name == "test.loss" and "test.perplexity" in available)
+    ]
     scores = [
-        next((f"{part}.{name}" for part in ("test", "valid") if f"{part}.{name}" in there), None) for name in SCORES
+        next((f"{part}.{name}" for part in ("test", "valid") if f"{part}.{name}" in available), None) for name in SCORES
     ]
     return list(dict.fromkeys([measure, *usual, *(name for name in scores if name is not None)]))
 
@@ -181,14 +186,14 @@ def p_value(p: float | None) -> str:
 
 def main_table(rows: list[dict[str, Any]], measure: str) -> tuple[list[str], list[list[str]]]:
     shown = measures_shown(rows, measure)
-    beside = next((f"p, {row['beside']['test']}" for row in rows if "beside" in row), None)
+    other_header = next((f"p, {row['beside']['test']}" for row in rows if "beside" in row), None)
     header = [
         "#",
         "group",
         "n",
         *(name.replace(".", " ") for name in shown),
         "p",
-        *([beside] if beside else []),
+        *([other_header] if other_header else []),
         "test",
     ]
     cells = [
@@ -198,7 +203,7 @@ def main_table(rows: list[dict[str, Any]], measure: str) -> tuple[list[str], lis
             str(row["n"]),
             *(scored(row, name) for name in shown),
             p_value(row.get("p")),
-            *([p_value(row.get("beside", {}).get("p"))] if beside else []),
+            *([p_value(row.get("beside", {}).get("p"))] if other_header else []),
             f"{row['test']}, {row['over']}" if "test" in row else "reference" if len(rows) > 1 else "",
         ]
         for number, row in enumerate(rows, start=1)
@@ -218,16 +223,16 @@ def show(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
 
     header, cells = main_table(rows, options.measure)
     table(header, cells, right=[0, *range(2, len(header) - 1)])
-    different = group_differences(groups)
-    if not different:
+    differences = group_differences(groups)
+    if not differences:
         return
     print()
     by_value = []
-    for field, values in different:
+    for field, values in differences:
         numbers: dict[str, list[str]] = {}
         for number, value in enumerate(values, start=1):
             numbers.setdefault("-" if value is None else spelt(value), []).append(str(number))
-        by_value.append([field, "; ".join(f"{value} ({', '.join(which)})" for value, which in numbers.items())])
+        by_value.append([field, "; ".join(f"{value} ({', '.join(members)})" for value, members in numbers.items())])
     table(["differs", "value (groups)"], by_value, right=[])
 
 
@@ -253,7 +258,7 @@ def draw(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
     title = f"Learning curves of {', '.join(recipes)}"
     about = (
         f"{counted(count, 'run')} in {counted(len(groups), 'group')}. Thin lines are runs; a thick line is the mean of"
-        " a group's seeds at the steps that all of them have, smoothed where there are many."
+        " a group's seeds at the steps that all of them have, smoothed if there are many."
     )
     path = Path(options.curves)
     if path.suffix.lower() == ".html":

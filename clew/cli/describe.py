@@ -1,4 +1,4 @@
-"""A run's or a recipe's model: its layers, their shapes, and parameters by part.
+"""Show the layers of a run's or a recipe's model, with their shapes and numbers of parameters.
 
 For example:
 
@@ -15,8 +15,10 @@ from typing import Any
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="RUN", help="a run directory, or a recipe's name")
-    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="overrides of a recipe")
-    parser.add_argument("--json", action="store_true", help="JSON lines")
+    parser.add_argument(
+        "settings", metavar="section.field=value", nargs="*", default=[], help="override settings of the recipe"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -52,9 +54,8 @@ def run(options: argparse.Namespace) -> int:
         max(len(row["kind"]) for row in [*rows, {"kind": type(task).__name__}]),
     )
     for row in rows:
-        print(
-            f"{indented(row):{width}}  {row['kind']:{kinds}} {row['parameters']:>12,}  {describe_shapes(row['shapes'])}".rstrip()
-        )
+        line = f"{indented(row):{width}}  {row['kind']:{kinds}} {row['parameters']:>12,}"
+        print(f"{line}  {describe_shapes(row['shapes'])}".rstrip())
     if own:
         print(
             f"{'output':{width}}  {'':{kinds}} {sum(task.get_parameter(name).numel() for name in own):>12,} "
@@ -80,7 +81,7 @@ def task_of(options: argparse.Namespace) -> Any:
             )
         if options.settings:
             raise UserError(
-                f"settings are laid over a recipe, and {options.what} is a run; leave {' '.join(options.settings)} out"
+                f"settings override recipes only, and {options.what} is a run; leave {' '.join(options.settings)} out"
             )
         return load_run(options.what, device="cpu", code=None if options.code is None else Path(options.code)).task
     config = config_of(options.what, options.settings)
@@ -88,7 +89,7 @@ def task_of(options: argparse.Namespace) -> Any:
 
 
 def vocabularies_of(config: Any) -> dict[str, Any]:
-    """What a recipe's training would begin with."""
+    """Build the vocabularies that a recipe's training would start with."""
     from clew.data.notes import Notes
     from clew.tasks import TASKS
     from clew.training.problems import agreed_vocabularies
@@ -107,5 +108,5 @@ def indented(row: dict[str, Any]) -> str:
     return "  " * len(above) + name
 
 
-def describe_shapes(found: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in found.items())
+def describe_shapes(shapes: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in shapes.items())

@@ -1,12 +1,12 @@
-"""Say what clew finds on this machine: versions, devices, caches, disks, and what is missing for what.
+"""Show what clew finds on this machine: versions, devices, caches, disks, and missing packages with their purpose.
 
 For example:
 
   clew doctor
   clew doctor --json
 
-Nothing is changed and nothing is fetched. The exit code is 1 where clew itself lacks something, 0 where only what is
-optional is missing.
+Nothing is changed or downloaded. The exit code is 1 if clew itself lacks something, and 0 if only optional packages
+are missing.
 """
 
 import argparse
@@ -22,29 +22,29 @@ from typing import Any
 from clew.cli.terminal.tables import size, text_table
 
 PURPOSES = {
-    "plot": "pictures drawn with matplotlib: figure() in Python, .png, .pdf of `clew look` and `clew runs compare`",
-    "tensorboard": "training.log=[tensorboard]: a run's records as events",
-    "wandb": "training.log=[wandb]: a run's records for Weights & Biases, offline",
-    "mlflow": "training.log=[mlflow]: a run's records for MLflow, in SQLite",
-    "elmo": "published ELMo weights: `clew import` of HDF5 files",
-    "sound": "FLAC, Ogg and MP3; WAV is read without",
-    "hf": "comparisons with transformers; checkpoints are read and written without",
+    "plot": "matplotlib figures: figure() in Python, .png and .pdf in `clew look` and `clew runs compare`",
+    "tensorboard": "training.log=[tensorboard]: a run's metrics for TensorBoard",
+    "wandb": "training.log=[wandb]: a run's metrics for Weights & Biases, offline",
+    "mlflow": "training.log=[mlflow]: a run's metrics for MLflow, in SQLite",
+    "elmo": "published ELMo weights in HDF5, for `clew import`",
+    "sound": "FLAC, Ogg and MP3 files; WAV needs no package",
+    "hf": "comparison with transformers; checkpoints are read and written without it",
     "onnx": "`clew export --to onnx`",
-    "tables": "Parquet, Arrow, Feather and workbooks as data; CSV and JSON are read without",
-    "pictures": "JPEG and others; PNG is read without",
-    "search": "`clew train --search`, clew.search: settings chosen by Optuna",
-    "sklearn": "estimators for scikit-learn's pipelines and searches",
-    "docs": "the documentation as a site: building it from the sources",
-    "notebooks": "running the notebooks below examples/",
+    "tables": "Parquet, Arrow, Feather and workbooks as data; CSV and JSON need no package",
+    "pictures": "JPEG and other pictures; PNG needs no package",
+    "search": "`clew train --search` and clew.search, which use Optuna",
+    "sklearn": "estimators for scikit-learn pipelines and searches",
+    "docs": "building the documentation",
+    "notebooks": "running the notebooks in examples/",
 }
-"""What each of the optional packages is for, by the name that `pip install 'clew[NAME]'` knows."""
+"""The purpose of each extra: of NAME in `pip install 'clew[NAME]'`."""
 LITTLE = 2 * 10**9
-"""Bytes: less on a disk is said to be little."""
+"""Free bytes on a disk below which a lack of space is reported."""
 COMPILERS = ("c++", "g++", "clang++", "cl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object with every fact")
+    parser.add_argument("--json", action="store_true", help="print all facts as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         "platform": platform.platform(),
         "packages": packages,
         **torch_facts,
-        "compiler": next((found for name in COMPILERS if (found := shutil.which(name))), None),
+        "compiler": next((path for name in COMPILERS if (path := shutil.which(name))), None),
         "cache": cache(),
         "disks": disks(),
     }
@@ -68,30 +68,30 @@ def run(options: argparse.Namespace) -> int:
 
 
 def required() -> list[dict[str, Any]]:
-    """Every package that clew's own metadata name: what is asked for, what is there, and which extra it is of; none of
-    `dev`."""
+    """Return every package in clew's metadata, except those of `dev`: the required and installed versions, and the
+    extra that needs it."""
     try:
-        asked = requires("clew") or []
-    except PackageNotFoundError:  # run from a folder that was never installed
+        requirements = requires("clew") or []
+    except PackageNotFoundError:  # run from a source folder that was never installed
         return []
-    found = []
-    for line in asked:
+    packages = []
+    for line in requirements:
         parsed = re.match(r"([\w.-]+)(?:[>=]=([\w.]+))?", line)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
         if parsed is None or (extra is not None and extra[1] not in PURPOSES):
             continue
-        there = version_of(parsed[1])
-        is_enough = there is not None and (parsed[2] is None or numbers(there) >= numbers(parsed[2]))
-        found.append(
+        installed = version_of(parsed[1])
+        is_enough = installed is not None and (parsed[2] is None or numbers(installed) >= numbers(parsed[2]))
+        packages.append(
             {
                 "name": parsed[1],
                 "least": parsed[2],
-                "version": there,
+                "version": installed,
                 "enough": is_enough,
                 "extra": extra[1] if extra else None,
             }
         )
-    return found
+    return packages
 
 
 def version_of(package: str) -> str | None:
@@ -107,13 +107,13 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def devices() -> dict[str, Any]:
-    """What a model can be trained on here, and what `device=auto` would take; why not, where torch itself cannot be
+    """Return the available devices and the one that `device=auto` chooses, or the reason why torch cannot be
     imported."""
     try:
         import torch
 
         from clew.core.devices import choose_device
-    except Exception as error:  # a broken installation fails in many ways, and saying so is what this is for
+    except Exception as error:  # a broken installation, which is what this verb reports, can fail in any way
         return {"device": None, "gpus": [], "fault": f"torch cannot be used: {type(error).__name__}: {error}"}
     gpus = []
     for number in range(torch.cuda.device_count()) if torch.cuda.is_available() else ():
@@ -124,7 +124,7 @@ def devices() -> dict[str, Any]:
 
 
 def cache() -> dict[str, Any]:
-    """Where encoded texts and compiled code are kept, and how much it is."""
+    """Return the folder of encoded texts and compiled code, and its size."""
     from clew.core.files import cache_folder
 
     folder = cache_folder()
@@ -133,26 +133,26 @@ def cache() -> dict[str, Any]:
 
 
 def disks() -> list[dict[str, Any]]:
-    """Free space where runs and caches are written."""
+    """Return the free space for runs and caches."""
     from clew.core.files import cache_folder
 
-    found = []
-    for what, folder in (("runs", Path("runs")), ("cache", cache_folder())):
-        there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-        found.append(
+    places = []
+    for purpose, folder in (("runs", Path("runs")), ("cache", cache_folder())):
+        existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+        places.append(
             {
-                "for": what,
-                "folder": str(there),
-                "free": shutil.disk_usage(there).free,
-                "writable": os.access(there, os.W_OK),
+                "for": purpose,
+                "folder": str(existing),
+                "free": shutil.disk_usage(existing).free,
+                "writable": os.access(existing, os.W_OK),
             }
         )
-    return found
+    return places
 
 
 def missing(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is not there, what it is for, and what to do; whether clew does nothing without it."""
-    found = []
+    """Return what is missing: its purpose, the remedy, and whether clew needs it."""
+    gaps = []
     for package in facts["packages"]:
         if package["enough"]:
             continue
@@ -163,21 +163,21 @@ def missing(facts: dict[str, Any]) -> list[dict[str, Any]]:
             else f"{package['name']} {package['version']}, at least {package['least']}"
         )
         install = "pip install --upgrade clew" if extra is None else f"pip install 'clew[{extra}]'"
-        found.append(
+        gaps.append(
             {"what": what, "for": PURPOSES.get(extra, "clew itself"), "remedy": install, "needed": extra is None}
         )
     if facts["fault"]:
-        found.append({"what": facts["fault"], "for": "clew itself", "remedy": "install torch again", "needed": True})
+        gaps.append({"what": facts["fault"], "for": "clew itself", "remedy": "install torch again", "needed": True})
     if facts["compiler"] is None:
         remedy = "install g++ or clang"
-        found.append(
+        gaps.append(
             {"what": "a C++ compiler", "for": "training.compile=true on a CPU", "remedy": remedy, "needed": False}
         )
     for disk in facts["disks"]:
         if not disk["writable"] or disk["free"] < LITTLE:
-            what = f"room in {disk['folder']}" if disk["writable"] else f"permission to write to {disk['folder']}"
-            remedy = "choose another with --out" if disk["for"] == "runs" else "name another by CLEW_CACHE"
-            found.append(
+            what = f"space in {disk['folder']}" if disk["writable"] else f"permission to write to {disk['folder']}"
+            remedy = "choose another folder with --out" if disk["for"] == "runs" else "set CLEW_CACHE to another folder"
+            gaps.append(
                 {
                     "what": what,
                     "for": disk["for"],
@@ -185,16 +185,16 @@ def missing(facts: dict[str, Any]) -> list[dict[str, Any]]:
                     "needed": not disk["writable"] and disk["for"] == "runs",
                 }
             )
-    return found
+    return gaps
 
 
 def lines_of(facts: dict[str, Any]) -> list[str]:
-    there = {each["name"]: each["version"] for each in facts["packages"] if each["version"] is not None}
+    installed = {each["name"]: each["version"] for each in facts["packages"] if each["version"] is not None}
     rows = [
         ("clew", f"{facts['clew']}, Python {facts['python']}, {facts['platform']}"),
         (
             "packages",
-            ", ".join(f"{name} {version}" for name, version in there.items())
+            ", ".join(f"{name} {version}" for name, version in installed.items())
             or "unknown: clew was not installed by pip",
         ),
         ("device", facts["device"] or "none"),
@@ -206,5 +206,5 @@ def lines_of(facts: dict[str, Any]) -> list[str]:
     lines = [f"{name:14} {text}" for name, text in rows]
     if not facts["missing"]:
         return [*lines, "nothing is missing"]
-    gaps = [[each["what"], each["for"], each["remedy"]] for each in facts["missing"]]
-    return [*lines, "", *text_table(["missing", "for", "remedy"], gaps).splitlines()]
+    cells = [[each["what"], each["for"], each["remedy"]] for each in facts["missing"]]
+    return [*lines, "", *text_table(["missing", "for", "remedy"], cells).splitlines()]

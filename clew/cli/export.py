@@ -1,5 +1,5 @@
-"""Write a run for another runtime: a folder with programs or weights, the vocabularies, and a card that says how to use
-them.
+"""Export a run to another runtime: a folder with programs or weights, the vocabularies, and a model card that says how
+to use them.
 
 For example:
 
@@ -8,16 +8,16 @@ For example:
   clew export runs/tatoeba-transformer --to onnx --force
   clew export runs/shakespeare-gpt --to hf
 
-onnx     files that onnxruntime and many others run without torch
-torch    programs of torch.export, which torch runs without clew
-hf       a folder that Hugging Face's transformers loads, and sentence-transformers where a run gives vectors
+onnx     files for onnxruntime and many other runtimes, without torch
+torch    programs of torch.export, which run in torch without clew
+hf       a folder for Hugging Face's transformers, and for sentence-transformers if the run embeds texts
 
-For hf a run's body is one that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama
-and transformer; RoBERTa and XLM-R where it was imported as such); what differs is named.
+hf needs a model that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama and
+transformer; RoBERTa and XLM-R if it was imported as such); otherwise the error names the difference.
 
-Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the
-state come out; a translator is an encoder besides. export.json names all that goes in and out. README.md, the card, has
-the lines that run what was written.
+Programs take batches of any size and length. The program of a generator is one step: tokens and a state go in,
+probabilities and the new state come out. A translator has an encoder too. export.json lists all inputs and outputs.
+README.md is the model card, with code that runs the export.
 """
 
 import argparse
@@ -25,19 +25,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+from clew.cli.options.rewording import reworded
 from clew.cli.terminal.progress import say
 
 FORMATS = ("hf", "onnx", "torch")
+OPTIONS = {"another folder": "another folder with --out", "force=True": "--force", r"format='(\w+)'": r"--to \1"}
+"""Arguments of `export_run` in errors, and the options of the command for them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="a run directory")
-    add("--to", metavar="FORMAT", required=True, help=f"what is written: {', '.join(FORMATS)}")
-    add("--out", metavar="DIR", help="where it goes (default: exports/NAME-FORMAT)")
-    add("--force", action="store_true", help="write into a folder that has files, over those of the same names")
-    add("--license", metavar="NAME", help="the model's licence, for its card, such as apache-2.0")
-    add("--json", action="store_true", help="one JSON object: the folder and the files")
+    add("--to", metavar="FORMAT", required=True, help=f"the format: {', '.join(FORMATS)}")
+    add("--out", metavar="DIR", help="the folder to write (default: exports/NAME-FORMAT)")
+    add("--force", action="store_true", help="write into a folder that is not empty, replacing files of the same names")
+    add("--license", metavar="NAME", help="the model's licence for its card, such as apache-2.0")
+    add("--json", action="store_true", help="print the folder and the files as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,14 +53,14 @@ def run(options: argparse.Namespace) -> int:
     if options.to not in EXPORTS:
         raise unknown("format", options.to, EXPORTS)
     if options.license is not None and not options.license.strip():
-        raise UserError("--license is empty; name the model's licence, such as apache-2.0, or leave it out")
+        raise UserError("--license is empty; give the model's licence, such as apache-2.0, or leave it out")
     trained = load_run(options.folder, device="cpu", code=None if options.code is None else Path(options.code))
     name = trained.folder.resolve().name
     out = Path(options.out).expanduser() if options.out else Path("exports") / f"{name}-{options.to}"
     try:
-        files = export_run(
-            trained, options.to, out, ExportOptions(options.license, command_of(trained)), force=options.force
-        )
+        with reworded(OPTIONS):
+            export_options = ExportOptions(options.license, command_of(trained))
+            files = export_run(trained, options.to, out, export_options, force=options.force)
     except KeyboardInterrupt as stop:
         stop.args = (f"{out} was not written",)
         raise
@@ -70,13 +73,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         for path in files:
             print(f"{path}  {path.stat().st_size:,} bytes")
-    say(f"written to {out}; its README.md shows how to use it")
+    say(f"wrote {out}; its README.md shows how to use it")
     return 0
 
 
 def command_of(trained: Any) -> str | None:
-    """A command that trains the run again; None where there is none: of a recipe, or with code, that is not known
-    here."""
+    """Return a command that trains the run again, or None if the recipe or the user's code is not available here."""
     import shlex
 
     from clew.core.errors import UserError
@@ -95,12 +97,12 @@ def command_of(trained: Any) -> str | None:
             "embedding.from": config.embedding.source,
             "embedding.vectors": config.embedding.vectors,
         }.items():
-            if path is not None:  # it is looked at below
+            if path is not None:  # config_of opens it below
                 check_path(trained.folder, name, path, "or leave the command out")
         chosen = {
             "model.family": config.model.family,
             "task.name": config.task.name,
-        }  # a section's other fields hang on these
+        }  # the other fields of the section depend on these
         before = config_of(config.recipe).model_dump(mode="json")
         first = [
             f"{name}={value}"
@@ -120,7 +122,7 @@ def command_of(trained: Any) -> str | None:
 
 
 def written(value: Any) -> str:
-    """A value as a setting has it: JSON, or a text that is none."""
+    """Return a value as it is written in a setting: JSON, or a plain text that is not JSON."""
     try:
         json.loads(value)
     except (TypeError, ValueError):
@@ -129,6 +131,6 @@ def written(value: Any) -> str:
 
 
 def without_folders(setting: str) -> str:
-    """A file by its name alone: where it stands is a matter of one machine."""
+    """Reduce an absolute path to its file name, since the folder exists on one machine only."""
     name, _, value = setting.partition("=")
     return f"{name}={Path(value).name}" if Path(value).is_absolute() else setting

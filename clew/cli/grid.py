@@ -1,5 +1,4 @@
-"""What `clew train` does with commas: runs every combination, says which is under way, and shows one table at the
-end."""
+"""`clew train` with a grid: trains every combination, names the current one, and shows one table at the end."""
 
 import argparse
 import glob
@@ -14,8 +13,8 @@ from clew.cli.terminal.tables import duration, number, show_table
 
 
 def run_grid(options: argparse.Namespace) -> int:
-    """0 where every run of the grid has finished, 1 where one failed or another process has it; 130 or 143 where a
-    signal came."""
+    """Train a grid. Return 0 if every run has finished, and 1 if one failed or another process is training it. A signal
+    leads to 130 or 143."""
     from clew.core.processes import process_group
     from clew.recipes.many import plan_grid
 
@@ -42,11 +41,11 @@ def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None)
             title = f"run {count} of {len(grid)}, {planned.folder}"
             state = from_first(lambda planned=planned: state_of(planned))  # type: ignore[misc]
             if state == "done":
-                say(f"{title}: finished before")
+                say(f"{title}: already finished")
                 continue
             if state == "locked":
                 failures[planned.folder] = "another process is writing it"
-                say(f"{title}: {failures[planned.folder]}; passed over")
+                say(f"{title}: {failures[planned.folder]}; skipped")
                 continue
             say(title)
             try:
@@ -64,14 +63,14 @@ def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None)
         signal = stop.number if isinstance(stop, Interrupted) else 2
         done = sum(map(is_done, grid))
         raise Interrupted(
-            signal, f"stopped; {done} of {len(grid)} runs are finished; go on with `{again(options)}`", Path()
+            signal, f"stopped; {done} of {len(grid)} runs are finished; resume with `{same_command(options)}`", Path()
         ) from None
     if not is_first():
         return 1 if failures else 0
     show(grid)
     for folder, failure in failures.items():
         say(f"{folder}: {failure}")
-    say(f"next:  {shlex.join(['clew', 'runs', 'compare', *together([planned.folder for planned in grid])])}")
+    say(f"next:  {shlex.join(['clew', 'runs', 'compare', *pattern_of([planned.folder for planned in grid])])}")
     return 1 if failures else 0
 
 
@@ -80,30 +79,30 @@ def reason(error: Exception, mistake: type[Exception]) -> str:
     return kind + " ".join(str(error).split())
 
 
-def again(options: argparse.Namespace) -> str:
-    """The command that goes on: the one that was given."""
+def same_command(options: argparse.Namespace) -> str:
+    """Return the command that was given, which resumes the grid."""
     out = ["--out", options.out] if options.out else []
     code = ["--code", options.code] if options.code else []
     return shlex.join(["clew", "train", options.recipe, *options.settings, *out, *code])
 
 
-def together(folders: Sequence[Path]) -> list[str]:
-    """The folders, or the pattern that stands for them and no other."""
+def pattern_of(folders: Sequence[Path]) -> list[str]:
+    """Return the pattern that matches exactly these folders, if there is one, or else the folders."""
     parent = folders[0].parent
     pattern = glob.escape(os.path.commonprefix([folder.name for folder in folders])) + "*"
     return [str(parent / pattern)] if set(parent.glob(pattern)) == set(folders) else [str(folder) for folder in folders]
 
 
 def show(grid: Sequence[Any]) -> None:
-    """A row a run: what the grid chose, and what came of it."""
+    """Print a row per run: its settings in the grid, and its scores."""
     from clew.recipes.many import is_done
     from clew.runs.directory import is_run
     from clew.runs.folder.summary import summarise
 
-    several = len({planned.combination.recipe for planned in grid}) > 1
+    has_recipes = len({planned.combination.recipe for planned in grid}) > 1
     fields = [name for name, _ in grid[0].combination.chosen]
     header = [
-        *(["recipe"] if several else []),
+        *(["recipe"] if has_recipes else []),
         *fields,
         "steps",
         "valid loss",
@@ -116,7 +115,7 @@ def show(grid: Sequence[Any]) -> None:
     rows = []
     for planned in grid:
         chosen = [
-            *([planned.combination.recipe] if several else []),
+            *([planned.combination.recipe] if has_recipes else []),
             *(value for _, value in planned.combination.chosen),
         ]
         epochs, steps = planned.config.training.epochs, planned.config.training.steps

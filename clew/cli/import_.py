@@ -1,5 +1,5 @@
-"""Make a run of a published checkpoint: BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, GPT-2, Llama, Mistral or Marian in
-a folder of Hugging Face's, a folder of sentence-transformers, a llama2.c file, or AllenNLP's ELMo.
+"""Convert a published checkpoint to a run: BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, GPT-2, Llama, Mistral or Marian
+in Hugging Face's format, a sentence-transformers folder, a llama2.c file, or AllenNLP's ELMo.
 
 For example:
 
@@ -9,28 +9,29 @@ For example:
   clew import stories15M.bin
   clew import opus-mt-de-en --json
 
-What is written is used as any run is: `clew generate`, `translate`, `classify`, `tag`, `embed`, and other runs stand on
-it by transfer.from=RUN or embedding.from=RUN. Nothing is fetched and nothing is unpickled: a folder has config.json,
-model.safetensors (or shards with an index) and its tokenizer's files. A tensor that clew has no place for, or a setting
-that it does not compute, is named and refused; a field of config.json that it does not know is named.
+The imported run can be used like any run: with `clew generate`, `translate`, `classify`, `tag` or `embed`, and for
+fine-tuning with transfer.from=RUN or embedding.from=RUN. Nothing is downloaded, and nothing is unpickled: the folder
+must have config.json, model.safetensors (or shards with an index) and the tokenizer's files. A tensor that clew has no
+place for, or a setting that it does not support, is an error; unknown fields of config.json are listed.
 """
 
 import argparse
 import json
 from pathlib import Path
 
+from clew.cli.options.rewording import reworded
 from clew.cli.terminal.progress import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="PATH", help="the checkpoint: a folder, or a .bin file of llama2.c's")
-    parser.add_argument("--out", metavar="DIR", help="where the run goes (default: runs/ and the checkpoint's name)")
+    parser.add_argument("path", metavar="PATH", help="the checkpoint: a folder, or a .bin file of llama2.c")
+    parser.add_argument("--out", metavar="DIR", help="the folder of the run (default: runs/ and the checkpoint's name)")
     parser.add_argument(
         "--pairs",
         action="store_true",
-        help="its classifier judges two texts together, which no checkpoint says of itself",
+        help="the classifier reads pairs of texts, which checkpoints do not state",
     )
-    parser.add_argument("--json", action="store_true", help="what was understood as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print a summary as one JSON object")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,30 +39,30 @@ def run(options: argparse.Namespace) -> int:
     from clew.interop.checkpoints import import_checkpoint
     from clew.tasks import TASKS
 
-    done = import_checkpoint(
-        Path(options.path).expanduser(), None if options.out is None else Path(options.out), pairs=options.pairs
-    )
-    model, task = done.config.model, done.config.task
+    out = None if options.out is None else Path(options.out)
+    with reworded({"pairs=True": "--pairs"}):
+        imported = import_checkpoint(Path(options.path).expanduser(), out, pairs=options.pairs)
+    model, task = imported.config.model, imported.config.task
     verb = next(iter(TASKS[task.name].uses), "evaluate")
-    vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in done.vocabularies.items()}
+    vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in imported.vocabularies.items()}
     if options.json:
         facts = {
-            "folder": str(done.folder),
-            "architecture": done.architecture,
+            "folder": str(imported.folder),
+            "architecture": imported.architecture,
             "family": model.family,
             "task": task.name,
             "verb": verb,
-            "parameters": done.parameters,
+            "parameters": imported.parameters,
             "vocabularies": vocabularies,
-            "notes": done.notes,
+            "notes": imported.notes,
         }
         print(json.dumps(facts, ensure_ascii=False))
         return 0
-    print(f"architecture  {done.architecture}: clew's family {model.family}, {done.parameters:,} parameters")
+    print(f"architecture  {imported.architecture}: clew's family {model.family}, {imported.parameters:,} parameters")
     for role, shown in vocabularies.items():
         print(f"{role:12}  {shown}")
-    print(f"task          {task.name}: `{command('clew', verb, done.folder)}`")
-    for note in done.notes:
+    print(f"task          {task.name}: `{command('clew', verb, imported.folder)}`")
+    for note in imported.notes:
         say(note)
-    say(f"written to {done.folder}")
+    say(f"wrote {imported.folder}")
     return 0

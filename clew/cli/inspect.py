@@ -1,8 +1,9 @@
-"""A page in your browser that looks inside runs: what they read and write, where they attend, what their cells keep.
+"""Open a page in the browser that looks inside runs: their tokens and predictions, attention, and cell states.
 
-Type a text and see it as the model does, or drop a picture or a sound where the run reads those; write with it step by
-step; switch heads off; put two runs side by side. The page is served to this machine alone, and its address is printed
-on standard error. Every view has a link that restores it. Files stay in the memory of this command, and end with it.
+Type a text to see it as the model does, or drop a picture or a sound if the run reads those; generate text step by
+step; switch attention heads off; compare two runs side by side. The page is available on this machine only, and its
+address is printed on standard error. Every view has a link that restores it. Files that you drop are kept in memory
+only, until the command ends.
 
   clew inspect runs/shakespeare-lstm
   clew inspect runs/shakespeare-lstm runs/shakespeare-gpt
@@ -10,8 +11,8 @@ on standard error. Every view has a link that restores it. Files stay in the mem
   clew inspect runs/tatoeba-transformer --port 9000 --no-browser
   clew inspect runs/shakespeare-gpt --allow-host hub.example.org
 
---allow-host is for a page that is seen under another name: behind a notebook's proxy, or a forwarded port with a name.
-The printed address then holds a token that lets one browser in, once.
+--allow-host is for a page that is reached under another host name: through a notebook's proxy, or a forwarded port. The
+printed address then contains a token, which admits one browser, once.
 """
 
 import argparse
@@ -24,16 +25,16 @@ from typing import Any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
     add = parser.add_argument
-    add("--port", type=int, metavar="N", help="the port (default: 8765, or the next that is free)")
-    add("--no-browser", action="store_true", help="open no browser, only print the address")
+    add("--port", type=int, metavar="N", help="the port (default: 8765, or the next free one)")
+    add("--no-browser", action="store_true", help="print the address, but open no browser")
     add(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="another name that the page is seen under; may be repeated",
+        help="accept requests to this host name too; may be repeated",
     )
-    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="the device to run on")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def inspect(options: argparse.Namespace, socket: Any) -> int:
-    """Serves the page at a socket until it is interrupted."""
-    from clew.cli.main import complain, leave
+    """Serve the page on a socket until interrupted."""
+    from clew.cli.main import complain, exit_at_once
     from clew.cli.terminal.progress import say
     from clew.runs.folder.summary import named_runs
     from clew.runs.loaded import load_run
@@ -70,7 +71,7 @@ def inspect(options: argparse.Namespace, socket: Any) -> int:
     address = f"http://{HOST}:{port}/" + (f"?token={guard.token}" if guard.token else "")
 
     def ready() -> None:
-        say(f"looking inside {', '.join(str(run.folder) for run in runs)}: {address} (Ctrl-C ends it)")
+        say(f"looking inside {', '.join(str(run.folder) for run in runs)}: {address} (stop with Ctrl-C)")
         if not options.no_browser:
             open_browser(address)
 
@@ -78,11 +79,11 @@ def inspect(options: argparse.Namespace, socket: Any) -> int:
     worker.close()
     if number is None:
         return 0
-    leave(complain("interrupted", 128 + number))  # torch may be in the middle of something, and need not end it
+    exit_at_once(complain("interrupted", 128 + number))  # without waiting for torch to finish its work
 
 
 def open_browser(address: str) -> None:
-    """In a window, where there are windows: a browser in the terminal would take it away."""
+    """Open a browser if there is a graphical desktop: a text browser would take over the terminal."""
     import threading
     import webbrowser
 

@@ -1,19 +1,18 @@
-"""A dictionary between two languages, read off their word vectors: one space is turned until translations lie on each
-other.
+"""Translate words between two languages by their word vectors: a rotation maps one vector space to the other.
 
-SOURCE and TARGET are files of vectors (GloVe, word2vec, fastText, gzipped or not; navec's .tar), or runs, whose tables
-of words are taken. --train has the pairs that the rotation is learnt from (orthogonal Procrustes), a word and its
-translation a line; without it, words that are spelt alike in both are. --test measures: any of a word's translations
-counts as right.
+SOURCE and TARGET are files of vectors (GloVe, word2vec, fastText, gzipped or not; navec's .tar), or runs, whose word
+embeddings are used. The rotation is learned (orthogonal Procrustes) from the pairs in --train, a word and its
+translation per line, or else from words that are spelled the same in both languages. --test measures precision; any of
+a word's translations counts as correct.
 
   clew vectors lexicon glove.txt.gz navec.tar --train train.en-ru.tsv --test test.en-ru.tsv
   clew vectors lexicon glove.txt.gz navec.tar --train train.en-ru.tsv dog water --n 5
   clew vectors lexicon english.vec german.vec --train pairs.tsv --out dictionary.tsv --first 20000
   clew vectors lexicon runs/english runs/german --train pairs.tsv --test more.tsv --rounds 2 --json
 
-A translation is the nearest by CSLS (Conneau et al. 2018), which holds against a word that it is near to many; --by
-nearest takes the plain cosine. What is done to the vectors first, and whether the rotation is refined by pairs that it
-finds itself, is what translates best by cross-validation on the --train pairs, unless --prepare and --rounds say.
+A translation is the nearest word by CSLS (Conneau et al. 2018), which penalises words that are near to many others;
+--by nearest uses the plain cosine. Cross-validation on the training pairs chooses how to normalise the vectors, and
+whether to refine the rotation with the pairs that it finds, unless --prepare and --rounds are given.
 """
 
 import argparse
@@ -26,55 +25,55 @@ from clew.cli.terminal.progress import say
 
 FIRST = 50_000
 PREPARATIONS = ("unit", "centre", "unit_centre")
-WAYS = ("nearest", "csls")
+METHODS = ("nearest", "csls")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("source", metavar="SOURCE", help="vectors of the language to translate from: a file, or a run")
-    add("target", metavar="TARGET", help="vectors of the language to translate into")
-    add("words", metavar="WORD", nargs="*", default=[], help="translate these")
+    add("source", metavar="SOURCE", help="vectors of the source language: a file, or a run")
+    add("target", metavar="TARGET", help="vectors of the target language: a file, or a run")
+    add("words", metavar="WORD", nargs="*", default=[], help="words to translate")
     add(
         "--train",
         metavar="FILE",
-        help="pairs to learn from, a word and its translation a line (default: words spelt alike in both)",
+        help="training pairs, a word and its translation per line (default: words spelled the same in both)",
     )
-    add("--test", metavar="FILE", help="pairs to measure on")
-    add("--by", default="csls", choices=WAYS, help="how a translation is found (default: csls)")
-    add("--n", type=int, default=1, metavar="N", help="translations of each word (default: 1)")
+    add("--test", metavar="FILE", help="test pairs")
+    add("--by", default="csls", choices=METHODS, help="how to find a translation (default: csls)")
+    add("--n", type=int, default=1, metavar="N", help="translations per word (default: 1)")
     add(
         "--first",
         type=int,
         default=FIRST,
         metavar="N",
-        help=f"the first N words of either language, as a rule the most frequent ({FIRST:,})",
+        help=f"use the first N words of each language, usually the most frequent (default: {FIRST:,})",
     )
     add(
         "--prepare",
         default="auto",
         choices=["auto", *PREPARATIONS],
-        help="what is done to the vectors: lengths of 1, the mean taken away",
+        help="normalise the vectors: to length 1, by subtracting the mean, or both (default: auto)",
     )
     add(
         "--rounds",
         default="auto",
         metavar="N",
-        help="rounds of refinement, 0 and more (default: 0 or 1, as cross-validation says)",
+        help="rounds of refinement (default: 0 or 1, by cross-validation)",
     )
-    add("--out", metavar="FILE", help="write a dictionary: source word, target word, score, with tabs between")
+    add("--out", metavar="FILE", help="write a dictionary of tab-separated lines: source word, target word, score")
     add(
         "--words",
         dest="num_words",
         type=int,
         default=10_000,
         metavar="N",
-        help="source words of that dictionary (default: the first 10,000)",
+        help="source words in that dictionary (default: the first 10,000)",
     )
-    add("--json", action="store_true", help="JSON lines")
+    add("--json", action="store_true", help="print JSON lines")
 
 
 class Side(NamedTuple):
-    """A language: its words, their places, and their vectors."""
+    """A language: its words, their row numbers, and their vectors."""
 
     name: str
     words: list[str]
@@ -82,7 +81,7 @@ class Side(NamedTuple):
     vectors: Any
 
     def find(self, word: str) -> int | None:
-        """A word's place, that of its lower case where it has none itself."""
+        """Return the row of a word, or else of the word in lower case."""
         return self.place.get(word, self.place.get(word.lower()))
 
 
@@ -92,18 +91,19 @@ def run(options: argparse.Namespace) -> int:
 
     check(options)
     source, target = (read_side(name, options) for name in (options.source, options.target))
-    pairs, told = training_pairs(options, source, target)
+    pairs, origin = training_pairs(options, source, target)
     test = None if options.test is None else read_pairs(options.test, source, target)
-    preparation, rounds = chosen(options, source, target, pairs)
+    preparation, rounds = choose_settings(options, source, target, pairs)
     x, y = prepare[preparation](source.vectors), prepare[preparation](target.vectors)
     rotation = align(x, y, pairs, rounds=rounds)
     spaces = {
-        way: space_of(x, y, rotation, csls=way == "csls") for way in (WAYS if test is not None else (options.by,))
+        method: space_of(x, y, rotation, csls=method == "csls")
+        for method in (METHODS if test is not None else (options.by,))
     }
     facts = {
         "source": {"vectors": source.name, "words": len(source.words), "dim": source.vectors.shape[1]},
         "target": {"vectors": target.name, "words": len(target.words), "dim": target.vectors.shape[1]},
-        "train": {"pairs": len(pairs), "from": told},
+        "train": {"pairs": len(pairs), "from": origin},
         "preparation": preparation,
         "rounds": rounds,
     }
@@ -124,14 +124,14 @@ def check(options: argparse.Namespace) -> None:
             raise UserError(f"--{name} ({value}) must be at least 1")
     if options.rounds != "auto":
         if not options.rounds.isdecimal() or len(options.rounds) > 3:
-            raise UserError(f"--rounds takes a number, 0 and more, or auto, not {options.rounds!r}")
+            raise UserError(f"--rounds must be a number of at least 0, or auto, not {options.rounds!r}")
         options.rounds = int(options.rounds)
     if options.test is None and not options.words and options.out is None:
         raise UserError(
-            "there is nothing to do; give --test FILE to measure, words to translate, or --out FILE for a dictionary"
+            "nothing to do; give words to translate, --test FILE to measure, or --out FILE to write a dictionary"
         )
     if options.out is not None and not Path(options.out).expanduser().parent.is_dir():
-        raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
+        raise UserError(f"no such folder for --out: {Path(options.out).parent}; create it first")
 
 
 def read_side(name: str, options: argparse.Namespace) -> Side:
@@ -151,7 +151,7 @@ def read_side(name: str, options: argparse.Namespace) -> Side:
 
 
 class Pairs(NamedTuple):
-    """Rows (pairs, 2) of those that have vectors; how many pairs and how many source words the file has."""
+    """Row numbers (pairs, 2) of the pairs with vectors; the numbers of pairs and of source words in the file."""
 
     rows: Any
     num_pairs: int
@@ -164,9 +164,9 @@ def read_pairs(file: str, source: Side, target: Side) -> Pairs:
     from clew.data.formats.lexicon_files import read_lexicon
 
     lexicon = read_lexicon(file)
-    found = [(source.find(one), target.find(other)) for one, other in lexicon]
-    rows = np.array([pair for pair in dict.fromkeys(found) if None not in pair], dtype=np.int64).reshape(-1, 2)
-    return Pairs(rows, len(lexicon), len({one for one, _ in lexicon}))
+    matches = [(source.find(word), target.find(translation)) for word, translation in lexicon]
+    rows = np.array([pair for pair in dict.fromkeys(matches) if None not in pair], dtype=np.int64).reshape(-1, 2)
+    return Pairs(rows, len(lexicon), len({word for word, _ in lexicon}))
 
 
 def training_pairs(options: argparse.Namespace, source: Side, target: Side) -> tuple[Any, str]:
@@ -175,22 +175,22 @@ def training_pairs(options: argparse.Namespace, source: Side, target: Side) -> t
     from clew.core.errors import UserError
 
     if options.train is None:
-        alike = [(row, target.place[word]) for word, row in source.place.items() if word in target.place]
-        rows, told = np.array(alike, dtype=np.int64).reshape(-1, 2), "words that are spelt alike"
+        identical = [(row, target.place[word]) for word, row in source.place.items() if word in target.place]
+        rows, origin = np.array(identical, dtype=np.int64).reshape(-1, 2), "words that are spelled the same"
     else:
         pairs = read_pairs(options.train, source, target)
-        rows, told = pairs.rows, options.train
+        rows, origin = pairs.rows, options.train
         say(f"{options.train}: {len(rows):,} of {pairs.num_pairs:,} pairs have vectors on both sides")
     if len(rows) < 10:
         raise UserError(
-            f"the rotation is learnt from ten pairs with vectors on both sides at least; of {told} there are"
-            f" {len(rows)}"
+            f"the rotation needs at least 10 training pairs with vectors on both sides, but there are {len(rows)}"
+            f" ({origin}); give more with --train FILE"
         )
-    return rows, told
+    return rows, origin
 
 
-def chosen(options: argparse.Namespace, source: Side, target: Side, pairs: Any) -> tuple[str, int]:
-    """What was asked for, or what cross-validation on the training pairs prefers."""
+def choose_settings(options: argparse.Namespace, source: Side, target: Side, pairs: Any) -> tuple[str, int]:
+    """Return the preparation and rounds of the options, or else the best by cross-validation on the training pairs."""
     from clew.inspection.lexicon import cross_validate
 
     names = PREPARATIONS if options.prepare == "auto" else (options.prepare,)
@@ -209,17 +209,17 @@ def measure(options: argparse.Namespace, spaces: dict[str, Any], test: Pairs, fa
     from clew.inspection.lexicon import KS, precision, translations
 
     gold = translations(test.rows)
-    found = {way: precision(space, gold, test.num_words) for way, space in spaces.items()}
+    precisions = {method: precision(space, gold, test.num_words) for method, space in spaces.items()}
     if options.json:
-        for way, each in found.items():
+        for method, each in precisions.items():
             scores = {f"precision@{k}": value for k, value in each.at.items()}
-            everything = {f"precision@{k}_of_all": value for k, value in each.of_all().items()}
+            scores_of_all = {f"precision@{k}_of_all": value for k, value in each.of_all().items()}
             print(
                 json.dumps(
                     {
-                        "by": way,
+                        "by": method,
                         **scores,
-                        **everything,
+                        **scores_of_all,
                         "words": each.num_words,
                         "words_in_all": each.num_in_all,
                         **facts,
@@ -228,13 +228,16 @@ def measure(options: argparse.Namespace, spaces: dict[str, Any], test: Pairs, fa
             )
         return
     header = ["by", *(f"P@{k}" for k in KS), *(f"P@{k} of all" for k in KS)]
-    rows = [[way, *(f"{v:.1f}" for v in (*each.at.values(), *each.of_all().values()))] for way, each in found.items()]
+    rows = [
+        [method, *(f"{value:.1f}" for value in (*each.at.values(), *each.of_all().values()))]
+        for method, each in precisions.items()
+    ]
     show_table(header, rows, right=range(1, len(header)))
-    asked = found["csls"]
+    measured = precisions["csls"]
     print(
-        f"{asked.num_words:,} of {asked.num_in_all:,} words of {options.test} have vectors on both sides; of all: the"
-        f" others are wrong. Candidates: {facts['target']['words']:,} words; learnt from {facts['train']['pairs']:,}"
-        f" pairs ({facts['preparation']}, {facts['rounds']} rounds)"
+        f"{measured.num_words:,} of {measured.num_in_all:,} words of {options.test} have vectors on both sides; 'of"
+        f" all' counts the others as wrong. Candidates: {facts['target']['words']:,} words; learned from"
+        f" {facts['train']['pairs']:,} pairs ({facts['preparation']}, {facts['rounds']} rounds)"
     )
 
 
@@ -248,9 +251,9 @@ def translate(options: argparse.Namespace, space: Any, source: Side, target: Sid
         row = source.find(word)
         if row is None:
             near = did_you_mean(word, source.words[:20_000])
-            more = " --first takes more" if len(source.words) == options.first else ""
+            advice = " --first N reads more" if len(source.words) == options.first else ""
             raise UserError(
-                f"no vector for {named(word)} among {len(source.words):,} words of {source.name}{near}{more}"
+                f"no vector for {named(word)} among {len(source.words):,} words of {source.name}{near}{advice}"
             )
         rows.append(row)
     for line in entries(space, np.array(rows), options.n, source, target):
@@ -272,10 +275,10 @@ def write(options: argparse.Namespace, space: Any, source: Side, target: Side) -
 
 
 def entries(space: Any, rows: Any, num: int, source: Side, target: Side) -> Sequence[tuple[str, str, float]]:
-    found, scores = space.nearest(rows, num)
+    neighbours, scores = space.nearest(rows, num)
     return [
         (source.words[row], target.words[place], float(score))
-        for row, places, values in zip(rows.tolist(), found.tolist(), scores.tolist(), strict=True)
+        for row, places, values in zip(rows.tolist(), neighbours.tolist(), scores.tolist(), strict=True)
         for place, score in zip(places, values, strict=True)
     ]
 

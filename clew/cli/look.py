@@ -1,9 +1,9 @@
 """Look inside a run with an instrument: tokens, surprisal, attention, attribution, the beam's tree, ...
 
-Without a name the instruments are listed, with a run's folder alone those that fit it; with a name alone its options
-are described. Options are name=value; the text may be --text or the content of a --file, which of a run that reads
-pictures or sounds is the picture or the sound itself. What is seen is printed as text, on a terminal in colour (not
-where NO_COLOR is set), or with --out drawn: .html, .svg, .png, .pdf, or .json for all of its numbers.
+`clew look` lists the instruments, `clew look RUN` those that work on a run, and `clew look NAME` describes the options
+of an instrument. Options are name=value. The text comes from --text or --file; for a run that reads pictures or sounds,
+--file is the picture or the sound. The view is printed as text, in colour on a terminal (unless NO_COLOR is set), or
+drawn with --out: .html, .svg, .png, .pdf, or .json for all numbers.
 
   clew look
   clew look surprisal
@@ -15,7 +15,7 @@ where NO_COLOR is set), or with --out drawn: .html, .svg, .png, .pdf, or .json f
   clew look caption runs/scenes-paragraphs picture.png 'boxes=[[4,2,20,18],[24,8,44,28]]' --out paragraph.html
   clew look attribution runs/scenes-captioner picture.png place=3 --out attribution.html
 
-Several runs are shown one after the other on one scale, or side by side by an instrument that compares them.
+Several runs are shown one after the other on the same scale, or side by side if the instrument compares runs.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from typing import Any
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("instrument", metavar="NAME", nargs="?", help="an instrument's name; `clew look` alone lists them")
+    add("instrument", metavar="NAME", nargs="?", help="an instrument; `clew look` alone lists them")
     add(
         "words",
         metavar="RUN | FILE | option=value",
@@ -36,11 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="run directories, a file, and options of the instrument",
     )
-    add("--text", metavar="TEXT", help="the text to read, as text=TEXT")
-    add("--file", metavar="FILE", help="read the text of this file (- is standard input), or this picture or sound")
-    add("--out", metavar="FILE", help="draw it here: .html, .svg, .png, .pdf, or .json")
-    add("--json", action="store_true", help="the numbers as one JSON object")
-    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
+    add("--text", metavar="TEXT", help="the text to read, the same as text=TEXT")
+    add("--file", metavar="FILE", help="read the text from this file (- is standard input), or this picture or sound")
+    add("--out", metavar="FILE", help="write the view to FILE.html, .svg, .png, .pdf or .json")
+    add("--json", action="store_true", help="print the numbers as one JSON object")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="the device to run on")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,13 +58,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def is_alone(options: argparse.Namespace) -> bool:
-    """Whether the command names an instrument and nothing to look at."""
+    """Whether the command names an instrument only."""
     return not options.words and options.text is None and options.file is None and options.out is None
 
 
 def instruments(options: argparse.Namespace) -> dict[str, Any]:
-    """What is said of each instrument: read from a list, so that no torch is loaded, unless a file of the user's may
-    have added some."""
+    """Return the description of each instrument: from a generated file, without loading torch, unless --code may add
+    some."""
     from clew.cli.options.forms import all_instruments, read_instruments
 
     return read_instruments() if options.code is None else all_instruments()
@@ -79,34 +79,34 @@ def run_on(options: argparse.Namespace) -> int:
         return list_fitting(options)
     check_order(options.instrument)
     find_instrument(options.instrument)
-    folders, assignments = parted(with_file(options))
+    folders, assignments = split_words(without_file(options))
     if not folders:
         name, words = options.instrument, options.words
-        raise UserError(f"there is no run to look at; give one: {command('clew', 'look', name, 'RUN', *words)}")
+        raise UserError(f"no run was given; name one: {command('clew', 'look', name, 'RUN', *words)}")
     check_out(options.out)
     values = {**read_assignments(options.instrument, assignments)}
     check_texts(options, "text" in values)
     runs: list[Any] = []
     for folder in folders:
-        check_meant(folder, runs)
+        check_not_file(folder, runs)
         runs.append(load(options, folder))
-    for one in runs:
-        check_fits(one, options.instrument)
-    if (text := given_text(options, runs)) is not None:
+    for each in runs:
+        check_fits(each, options.instrument)
+    if (text := text_of(options, runs)) is not None:
         values["text"] = text
     show(options, look(runs, options.instrument, values))
     return 0
 
 
 def check_order(first: str) -> None:
-    """The instrument comes first; a folder there, or what looks like one, is told so."""
+    """Refuse a run, or what looks like a path, in the place of the instrument."""
     from clew.core.errors import UserError, command
     from clew.runs.directory import check_run, is_run
 
     if is_run(Path(first)):
         raise UserError(
-            f"the instrument comes first, and then the run: {command('clew', 'look', 'NAME', first)}; "
-            f"`{command('clew', 'look', first)}` lists those that fit it"
+            f"the instrument comes before the run: {command('clew', 'look', 'NAME', first)}; "
+            f"`{command('clew', 'look', first)}` lists those that work on it"
         )
     if "/" in first or os.path.isdir(first):
         check_run(Path(first))
@@ -118,8 +118,8 @@ def load(options: argparse.Namespace, folder: str) -> Any:
     return load_run(folder, device=options.device, code=None if options.code is None else Path(options.code))
 
 
-def check_meant(word: str, runs: list[Any]) -> None:
-    """Behind a run that reads files, what is no run was meant as a file, and is refused as one."""
+def check_not_file(word: str, runs: list[Any]) -> None:
+    """Report a missing file, rather than a missing run, after a run that reads files."""
     from clew.data.lines import check_file
     from clew.runs.directory import is_run
     from clew.tasks.offers import reads_files
@@ -133,25 +133,25 @@ def check_reads(name: str) -> None:
     from clew.instruments.looking import find_instrument
 
     if "text" not in find_instrument(name).options.model_fields:
-        raise UserError(f"{name} reads no text of yours; leave --text and --file out")
+        raise UserError(f"the instrument {name} reads no text; leave --text and --file out")
 
 
-def parted(words: list[str]) -> tuple[list[str], list[str]]:
-    """Folders, and options; a folder whose name has an equals sign is one when it is there."""
+def split_words(words: list[str]) -> tuple[list[str], list[str]]:
+    """Split the arguments into folders and options; NAME=VALUE is a folder if it exists."""
     is_option = [not os.path.isdir(word) and word.partition("=")[0].isidentifier() and "=" in word for word in words]
     return tuple(
         [word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True)
     )  # type: ignore[return-value]
 
 
-def with_file(options: argparse.Namespace) -> list[str]:
-    """The words but for a file among them, which is as good as --file."""
+def without_file(options: argparse.Namespace) -> list[str]:
+    """Move a file among the arguments to --file, and return the other arguments."""
     from clew.core.errors import UserError
 
     files = [word for word in options.words if os.path.isfile(word)]
     if len(files) > 1 or (files and options.file is not None):
         raise UserError(
-            f"one file is looked at a time, and here are {', '.join([*files, *filter(None, [options.file])])}; give one"
+            f"only one file can be read, but there are {', '.join([*files, *filter(None, [options.file])])}; give one"
             " of them"
         )
     if files:
@@ -162,37 +162,34 @@ def with_file(options: argparse.Namespace) -> list[str]:
 def check_texts(options: argparse.Namespace, has_text: bool) -> None:
     from clew.core.errors import UserError
 
-    given = (options.text is not None) + (options.file is not None)
-    if given + has_text > 1:
+    count = (options.text is not None) + (options.file is not None)
+    if count + has_text > 1:
         raise UserError("text=, --text and --file exclude each other; give the text once")
-    if given:
+    if count:
         check_reads(options.instrument)
 
 
-def given_text(options: argparse.Namespace, runs: list[Any]) -> str | None:
-    """The text, or the path of a file where that is what the runs read."""
-    from clew.cli.options.lines import some_lines
+def text_of(options: argparse.Namespace, runs: list[Any]) -> str | None:
+    """Return the text, or the path of --file if the runs read files."""
+    from clew.cli.options.lines import line_batches
     from clew.tasks.offers import reads_files
 
     if options.file is None or any(reads_files(run.task) for run in runs):
         return options.text if options.file is None else options.file
-    return "\n".join(line for lines in some_lines(options.file) for line in lines)
+    return "\n".join(line for lines in line_batches(options.file) for line in lines)
 
 
 def check_out(name: str | None) -> None:
-    """Before anything is computed."""
+    """Check --out before anything is computed."""
     from clew.core.errors import UserError
     from clew.drawing.views import FIGURES, WRITERS
 
     if name is None:
         return
     if not Path(name).parent.is_dir():
-        raise UserError(f"{Path(name).parent} is no folder, so that {Path(name).name} cannot be written there")
+        raise UserError(f"no such folder for --out: {Path(name).parent}; create it first")
     if Path(name).suffix.lower() not in (*WRITERS, *FIGURES):
-        raise UserError(
-            f"--out draws by the ending of a name, {', '.join([*WRITERS, *FIGURES])}, and {Path(name).name} has none of"
-            " these"
-        )
+        raise UserError(f"--out must end in {', '.join([*WRITERS, *FIGURES])}, not {Path(name).name}")
 
 
 def show(options: argparse.Namespace, view: Any) -> None:
@@ -226,13 +223,12 @@ def list_instruments(options: argparse.Namespace) -> int:
 
 
 def list_fitting(options: argparse.Namespace) -> int:
-    """The instruments for one run, and why others have nothing to see in it."""
+    """List the instruments that work on a run, and for the others the reason why not."""
     from clew.cli.terminal.tables import show_table
     from clew.instruments import INSTRUMENTS
     from clew.instruments.subjects.subject import subject_of
 
-    one = load(options, options.instrument)
-    subject = subject_of(one)
+    subject = subject_of(load(options, options.instrument))
     rows = [(name, instrument.about, instrument.why_not(subject)) for name, instrument in INSTRUMENTS.items()]
     if options.json:
         for name, about, why in rows:
@@ -245,7 +241,7 @@ def list_fitting(options: argparse.Namespace) -> int:
 
 
 def describe(options: argparse.Namespace, instrument: dict[str, Any]) -> int:
-    """An instrument's options, with what each takes."""
+    """Print the options of an instrument."""
     from clew.cli.terminal.tables import show_table
 
     name, about, schema = options.instrument, instrument["about"], instrument["options"]

@@ -1,4 +1,4 @@
-"""The command: finds the verb, runs it, and turns what goes wrong into one line and an exit code. Imports nothing heavy
+"""The `clew` command: finds the verb, runs it, and reports errors as one line and an exit code. Imports nothing heavy
 itself."""
 
 import argparse
@@ -22,7 +22,7 @@ from clew.cli.verbs import FORMER, FORMS, OPTIONS, VERBS, file_of, find_verb, li
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which is obeyed as Ctrl-C is."""
+    """SIGTERM, which is handled like Ctrl-C."""
 
 
 def terminate(number: int, frame: FrameType | None) -> NoReturn:
@@ -30,11 +30,11 @@ def terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 LONGEST = 300
-"""Characters of what is said of the words of a command, which may be a whole text."""
+"""Most characters of an argparse message, which may quote a whole text from the command line."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says a mistake in one line, as every other mistake is said, without the usage above it."""
+    """Report errors in one line, as everywhere else, without the usage above it."""
 
     def error(self, message: str) -> NoReturn:
         message = message if len(message) <= LONGEST else message[:LONGEST] + "..."
@@ -42,14 +42,14 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> Parser:
-    """What comes before the verb, and the list of verbs; it imports none of them."""
+    """Return the parser for commands without a verb, whose help lists the verbs; import none of them."""
     from clew import __version__
 
     parser = Parser(
         prog="clew",
         usage="clew [-h] [--version] VERB ...",
-        description=f"Train, run and look into neural sequence models, from the Elman RNN to Llama.\n\n{listing()}",
-        epilog="begin with:  clew train shakespeare-lstm\nhelp on a verb:  clew VERB --help",
+        description=f"Train, run and inspect neural sequence models, from the Elman RNN to Llama.\n\n{listing()}",
+        epilog="first command:  clew train shakespeare-lstm\nhelp on a verb:  clew VERB --help",
         formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"clew {__version__}")
@@ -57,7 +57,7 @@ def build_parser() -> Parser:
 
 
 def verb_parser(verb: str) -> Parser:
-    """What comes after a verb; its options may stand anywhere among settings and prompts."""
+    """Return the parser for the words after a verb; options may stand anywhere among the positional arguments."""
     verb = FORMER.get(verb, verb)
     module = module_of(verb)
     about = (module.__doc__ if module is not None else None) or ""
@@ -76,7 +76,7 @@ def verb_parser(verb: str) -> Parser:
 
 
 class Code(argparse.Action):
-    """The first file is the one that a run was trained with, or is; those behind it are imported besides."""
+    """Collect --code files: the first belongs to the run, and the others are only imported."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option: str | None = None
@@ -88,23 +88,23 @@ class Code(argparse.Action):
 
 
 def add_code(parser: argparse.ArgumentParser) -> None:
-    """What every verb takes."""
+    """Add the options that every verb has."""
     about_code = (
-        "import this file of yours first: it adds cells, tasks, formats to the tables; of several the first is the"
-        " run's"
+        "import your own Python file first, which may add cells, tasks, formats, ...; may be repeated, and the first is"
+        " stored with the run"
     )
     parser.add_argument("--code", metavar="FILE.py", action=Code, help=about_code)
     parser.set_defaults(more_code=())
     about_trust = (
-        "read the files that a run's config names, wherever they are, though it was not trained here; remembered"
+        "allow a run that was trained elsewhere to read the files named in its config; the choice is remembered"
     )
     parser.add_argument("--trust", action="store_true", help=about_trust)
-    parser.add_argument("--quiet", action="store_true", help="say nothing on standard error but what went wrong")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error, and how decoding runs")
+    parser.add_argument("--quiet", action="store_true", help="print only errors on standard error")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks of errors, and log how decoding runs")
 
 
 def module_of(verb: str) -> ModuleType | None:
-    """The file of a verb; None of one that is a named form and nothing more."""
+    """Import the module of a verb; return None for a named form without a module of its own."""
     name = f"clew.cli.{file_of(verb)}"
     return import_module(name) if verb not in FORMS or find_spec(name) is not None else None
 
@@ -117,23 +117,22 @@ def run_form(options: argparse.Namespace) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
-    given = sys.argv[1:] if arguments is None else arguments
-    # Text is UTF-8 in files, and so it is on pipes, whatever the system's code page; a file may still have a name of
-    # any bytes.
+    words = sys.argv[1:] if arguments is None else arguments
+    # Pipes carry UTF-8, as files do, whatever the system's code page is; a file name may still hold any bytes.
     for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
     try:
-        call = find_verb(given)
+        call = find_verb(words)
         with screens(exact=call is not None and call.answers):
-            return obeyed(given)
+            return run_interruptible(words)
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
 
 
-def obeyed(arguments: list[str]) -> int:
-    """The status of a command, which may be interrupted."""
+def run_interruptible(arguments: list[str]) -> int:
+    """Run a command and return its exit code, also if it is interrupted."""
     try:
         return run(arguments)
     except KeyboardInterrupt as stop:
@@ -141,7 +140,7 @@ def obeyed(arguments: list[str]) -> int:
 
 
 def run(arguments: list[str]) -> int:
-    """One command; what goes wrong in it is one line."""
+    """Run a command and return its exit code; report errors in one line."""
     if not arguments or arguments[0].startswith("-"):
         parser = build_parser()
         parser.parse_args(arguments)
@@ -156,12 +155,12 @@ def run(arguments: list[str]) -> int:
         return complain(str(unknown("verb", arguments[0], VERBS)))
     rest = call.words
     parser = verb_parser(call.verb)
-    options, more = parser.parse_known_intermixed_args(rest)
-    if more and not getattr(options, "open", False):
-        from clew.cli.options.meant import option_meant, verb_meant
+    options, unknown_words = parser.parse_known_intermixed_args(rest)
+    if unknown_words and not getattr(options, "open", False):
+        from clew.cli.options.meant import suggest_option, suggest_verb
 
-        meant = verb_meant(call.verb, rest) or option_meant(parser, more, rest)
-        parser.error(f"unrecognized arguments: {' '.join(more)}{meant}")
+        suggestion = suggest_verb(call.verb, rest) or suggest_option(parser, unknown_words, rest)
+        parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{suggestion}")
     options.command_line = rest
     try:
         if options.code is not None:
@@ -171,12 +170,12 @@ def run(arguments: list[str]) -> int:
 
             for file in (options.code, *options.more_code):
                 load_code(Path(file))
-        with trusting(options.trust), telling(options.debug), quieted(options.quiet):
+        with trusted(options.trust), logged(options.debug), quieted(options.quiet):
             status = options.run(options)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # Python flushes standard output once more at exit; it must not find the closed pipe again.
+        # Python flushes standard output again at exit, which would fail on the closed pipe once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
@@ -184,14 +183,14 @@ def run(arguments: list[str]) -> int:
             raise
         status = explain(error, call.verb, rest)
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            leave(status)
+            exit_at_once(status)
         return status
 
 
 @contextmanager
-def telling(asked: bool) -> Iterator[None]:
-    """Within this context what clew's own loggers say goes to standard error, where that is asked for."""
-    if not asked:
+def logged(enabled: bool) -> Iterator[None]:
+    """Send the messages of clew's loggers to standard error within this context, if enabled."""
+    if not enabled:
         yield
         return
     import logging
@@ -207,7 +206,7 @@ def telling(asked: bool) -> Iterator[None]:
         logger.setLevel(before)
 
 
-def trusting(accepted: bool) -> AbstractContextManager[None]:
+def trusted(accepted: bool) -> AbstractContextManager[None]:
     if not accepted:
         return nullcontext()
     from clew.runs.trust import accepting
@@ -215,32 +214,34 @@ def trusting(accepted: bool) -> AbstractContextManager[None]:
     return accepting()
 
 
-def leave(status: int) -> NoReturn:
-    """Ends one process of several at once: torch may wait for ever for another that died when what the error holds on
-    to is tidied up."""
+def exit_at_once(status: int) -> NoReturn:
+    """Exit without cleaning up: freeing what the error refers to can make torch wait for ever for another process that
+    died."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def explain(error: Exception, verb: str, words: Sequence[str]) -> int:
-    """One line for a mistake of the user's or a fault of the machine's; anything else is ours, and says so."""
-    from clew.cli.options.meant import verb_meant
+    """Report an error in one line: the user's mistake, a fault of the machine, or else a bug in clew or the user's
+    code."""
+    from clew.cli.options.meant import suggest_verb
     from clew.core.errors import UserError
 
     if isinstance(error, UserError):
-        return complain(f"{error}{'' if 'did you mean' in str(error) else verb_meant(verb, words)}")
+        return complain(f"{error}{'' if 'did you mean' in str(error) else suggest_verb(verb, words)}")
     if type(error).__name__ == "Interrupted":
         return complain(str(error), 128 + error.number)  # type: ignore[attr-defined]
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}")
     return complain(
-        f"this is a fault in clew or in code of yours: {type(error).__name__}: {error}; --debug shows where", 1
+        f"this is a bug in clew or in your own code: {type(error).__name__}: {error}; --debug shows the traceback", 1
     )
 
 
 def complain(text: str, status: int = 2) -> int:
+    """Print an error on standard error and return the exit code."""
     process = os.environ.get("RANK", "0")
     print(f"clew: {'' if process == '0' else f'process {process}: '}{' '.join(text.split())}", file=sys.stderr)
     return status

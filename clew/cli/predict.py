@@ -1,8 +1,10 @@
-"""Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
-translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and so on for
-every task, one of yours too. Texts may be given in the place of FILE, a single one where it is no name, as one with a
-space in it. FILE may also be a table, or another file that the task reads: of a run that answers questions it has the
-questions with their passages. Of a run that reads pictures or sounds every FILE is one of them, or a table of them.
+"""Apply a run to every line of FILE or of standard input: a language model continues the line, a translator translates
+it, a parser parses it, a tagger tags its words, a classifier predicts its label, and so on for every task, including
+your own.
+
+Texts may be given instead of FILE; a single text must not look like a file name, and contains a space, for example.
+FILE may also be a table, or another format of the task: for question answering, questions with their passages. If the
+run reads pictures or sounds, every FILE is a picture or a sound, or a table of them.
 
 For example:
 
@@ -17,8 +19,8 @@ For example:
   clew predict runs/fashion-mnist picture.png
   clew predict runs/digits-sounds *.wav
 
-Which options there are depends on the task. `clew describe RUN` names it, and the help of its named form, such as
-`clew tag --help`, lists them; of a task of yours they are the fields of its options.
+The options depend on the task, which `clew describe RUN` prints. They are listed by the help of the task's named form,
+such as `clew tag --help`; for a task of your own they are the fields of its options.
 """
 
 import argparse
@@ -29,14 +31,14 @@ from typing import Any
 from clew.cli.options.precision import add_precision
 
 NAME = re.compile(r"[\w./~+:@%=,\\-]+")
-"""What may be the name of a file; anything else in its place is a text."""
+"""What can be a file name; anything else is a text."""
 TABLES = (".csv", ".tsv", ".jsonl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
     parser.add_argument("source", metavar="FILE|TEXT", nargs="*", help="a file, or texts (default: standard input)")
-    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="the device to run on")
     add_precision(parser)
     parser.set_defaults(open=True)
 
@@ -53,36 +55,36 @@ def run(options: argparse.Namespace) -> int:
     verb = own_verb(loaded.config)
     if verb not in loaded.uses:
         raise UserError(
-            f"{folder} is a run of the task {loaded.config.task.name}, which answers nothing by itself;"
-            f" `{command('clew', 'evaluate', folder)}` scores it, and other runs read its vectors with"
+            f"{folder} is a run of the task {loaded.config.task.name}, which gives no answers;"
+            f" `{command('clew', 'evaluate', folder)}` scores it, and other runs use its vectors with"
             f" {command(f'embedding.from={folder}')}"
         )
-    asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
-    asked.texts = asked.source
-    if loaded.uses[verb].names_files and asked.source and not is_table(asked.source):
-        return ask(asked, [loaded])
+    parsed = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
+    parsed.texts = parsed.source
+    if loaded.uses[verb].names_files and parsed.source and not is_table(parsed.source):
+        return ask(parsed, [loaded])
     if (
-        len(asked.source) == 1
-        and (source := asked.source[0])
-        and asked.file is None
+        len(parsed.source) == 1
+        and (source := parsed.source[0])
+        and parsed.file is None
         and (os.path.exists(source) or NAME.fullmatch(source))
     ):
         if source != "-" and not os.path.exists(source):
-            remedy = f"a text itself goes to standard input: echo TEXT | {command('clew', 'predict', folder)}"
+            remedy = f"to give a single text, use standard input: echo TEXT | {command('clew', 'predict', folder)}"
             raise UserError(f"no such file: {shortened(source)}; {remedy}")
-        asked.texts, asked.file = [], source
-    elif not asked.source:
-        asked.file = asked.file or "-"
-    return ask(asked, [loaded])
+        parsed.texts, parsed.file = [], source
+    elif not parsed.source:
+        parsed.file = parsed.file or "-"
+    return ask(parsed, [loaded])
 
 
 def is_table(sources: list[str]) -> bool:
-    """Whether it is one table, which names pictures or sounds and is none itself."""
+    """Whether there is a single source, a table, which lists pictures or sounds."""
     return len(sources) == 1 and os.path.splitext(sources[0])[1].lower() in TABLES
 
 
 def use_parser(verb: str, form: dict[str, Any]) -> Any:
-    """All that may be said of a run with this use."""
+    """Return a parser with all options of a use."""
     from clew.cli.main import Parser, add_code
     from clew.cli.options.forms import add_options
 

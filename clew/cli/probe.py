@@ -1,17 +1,17 @@
-"""What each layer of a run knows: how well the labels of words and of sentences can be told from its vectors.
+"""Measure what each layer of a run encodes: how well labels of words and sentences can be predicted from its vectors.
 
-The run reads the sentences of a corpus as it is; nothing of it is trained. From the vectors of every level, and of
-mixes of levels, a linear probe learns the labels of the training part, and the table has its accuracy on the test part.
-A mix is named as embedding.mix takes it. Any run that reads a text will do: a language model, a tagger, a classifier;
-of a translator its encoder is probed.
+The run reads the sentences of a corpus, and is not trained. A linear probe learns the labels of the training part from
+the vectors of each level, and of mixes of levels; the table has its accuracy on the test part. Mixes have the names
+that embedding.mix takes. Any run that reads text can be probed: a language model, a tagger, a classifier; of a
+translator the encoder is probed.
 
   clew look probe runs/shakespeare-lstm
   clew look probe runs/shakespeare-gpt --control --out levels.svg
   clew look probe runs/ewt-tagger --corpus ewt-sample:xpos --limit 500
   clew look probe runs/ewt-tagger --corpus ewt-sample --corpus gum-trees-sample --json
 
-Without --corpus, parts of speech (ewt-sample) and the polarity of film reviews (sentiment-sample) are told. --control
-probes an untrained model of the same shape too: only what is above that was learnt.
+Without --corpus, the labels are parts of speech (ewt-sample) and the polarity of film reviews (sentiment-sample).
+--control also probes an untrained model of the same shape: only the accuracy above it was learned.
 """
 
 import argparse
@@ -28,19 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         action="append",
         metavar="NAME",
-        help="a corpus with tags (NAME:KIND for another kind) or labels; may be repeated",
+        help="a corpus with tags (NAME:KIND for another kind of tag) or labels; may be repeated",
     )
-    add("--limit", type=int, metavar="N", help="sentences of each part at most (default: 1000)")
+    add("--limit", type=int, metavar="N", help="use at most N sentences of each part (default: 1000)")
     add(
         "--pieces",
         choices=["first", "last", "mean"],
         default="last",
-        help="which of a word's tokens stand for it (default: last)",
+        help="which of a word's tokens represents it (default: last)",
     )
-    add("--control", action="store_true", help="the same with an untrained model of the same shape")
-    add("--out", metavar="FILE.svg", help="draw the accuracies by level")
-    add("--json", action="store_true", help="JSON lines, one for each corpus and row")
-    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
+    add("--control", action="store_true", help="also probe an untrained model of the same shape")
+    add("--out", metavar="FILE.svg", help="plot the accuracies by level")
+    add("--json", action="store_true", help="print one JSON line per corpus and row")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="the device to run on")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,35 +53,35 @@ def run(options: argparse.Namespace) -> int:
 
     out = None if options.out is None else Path(options.out)
     if out is not None and out.suffix != ".svg":
-        raise UserError(f"--out draws a picture for a name that ends in .svg, not {out.name}")
+        raise UserError(f"--out must end in .svg, not {out.name}")
     if out is not None and not out.parent.is_dir():
-        raise UserError(f"{out.parent} is no folder, so that {out.name} cannot be written there")
+        raise UserError(f"no such folder for --out: {out.parent}; create it first")
     run = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    found = probe_run(
+    probing = probe_run(
         run,
         options.corpus or CORPORA_PROBED,
         limit=LIMIT if options.limit is None else options.limit,
         pieces=options.pieces,
         control=options.control,
-        say=now_and_then(say),
+        say=rarely(say),
     )
     if out is not None:
-        out.write_text(probing_svg(found), encoding="utf-8")
+        out.write_text(probing_svg(probing), encoding="utf-8")
     if options.json:
-        for record in found.records():
+        for record in probing.records():
             print(json.dumps(record, ensure_ascii=False))
         return 0
-    header, rows = found.table()
+    header, rows = probing.table()
     show_table(header, rows, right=range(2, len(header)))
-    for note in found.notes():
+    for note in probing.notes():
         print(note)
     if out is not None:
         say(f"wrote {out}")
     return 0
 
 
-def now_and_then(say: Any, every: float = 5.0) -> Any:
-    """Says at most one thing every few seconds."""
+def rarely(say: Any, every: float = 5.0) -> Any:
+    """Return a function that prints at most one message every few seconds."""
     last = time.monotonic()
 
     def sometimes(text: str) -> None:

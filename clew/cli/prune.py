@@ -1,17 +1,17 @@
-"""Take attention heads out of a run: a smaller, faster run, and how quality falls as heads go.
+"""Remove attention heads from a run, to make it smaller and faster, and measure the loss of quality.
 
   clew runs prune runs/shakespeare-gpt --heads 0.5 --out half
   clew runs prune runs/multi30k-transformer --heads 0.7 --by leave_one_out --out runs/fewer
   clew runs prune runs/shakespeare-gpt --off 1.2 2.5 --out without
 
---heads is the share of heads that are kept. Those go first that the loss on training data feels the least (Michel et
-al. 2019), or with --by leave_one_out those without which the validation score is the best. Every share in the table is
-measured on the validation part, with the heads switched off; nothing is trained in between. A run without data of its
-own takes settings of the section data (data.train=FILE); one that only embeds is measured by how near its vectors stay
-to those of the whole model.
+--heads is the share of heads to keep. The heads to which the training loss is least sensitive are removed first (Michel
+et al. 2019), or with --by leave_one_out those without which the validation score is best. Every share in the table is
+measured on the validation part, with heads switched off and without further training. A run without its own data needs
+settings of the section data (data.train=FILE). A run that only embeds is measured by the similarity of its vectors to
+the original's.
 
-The written run has the heads cut out of its weights, and the table as pruning.json and pruning.html. It is used as any
-run is; `clew train ... transfer.from=DIR` trains it further.
+The pruned run has smaller weight matrices, and the table in pruning.json and pruning.html. It can be used like any run;
+`clew train ... transfer.from=DIR` fine-tunes it.
 """
 
 import argparse
@@ -28,36 +28,41 @@ BATCHES = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", metavar="RUN", help="a run directory")
-    add("settings", metavar="data.field=value", nargs="*", default=[], help="other data than the run's own")
+    add("settings", metavar="data.field=value", nargs="*", default=[], help="data to use instead of the run's own")
     add("--heads", type=float, metavar="SHARE", help="the share of heads to keep, from 0 to 1")
     add(
         "--off",
         nargs="+",
         metavar="HEAD",
-        help="these heads instead: LAYER.HEAD from 1; decoder.L.H and cross.L.H of a decoder",
+        help="remove these heads instead: LAYER.HEAD, from 1; in a decoder decoder.L.H and cross.L.H",
     )
-    add("--by", default="importance", choices=["importance", "leave_one_out"], help="what decides which heads go first")
+    add(
+        "--by",
+        default="importance",
+        choices=["importance", "leave_one_out"],
+        help="which heads to remove first (default: importance)",
+    )
     add(
         "--batches",
         type=int,
         default=BATCHES,
         metavar="N",
-        help=f"training batches that importance is told by (default {BATCHES})",
+        help=f"measure importance on N training batches (default: {BATCHES})",
     )
     add(
         "--points",
         type=int,
         default=10,
         metavar="N",
-        help="shares that are measured besides all heads (default 10; 0 measures none)",
+        help="measure N shares besides all heads (default: 10; 0 measures none)",
     )
-    add("--out", metavar="DIR", required=True, help="where the pruned run goes")
-    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where it is measured")
-    add("--json", action="store_true", help="one JSON object a share, and one for the run that was written")
+    add("--out", metavar="DIR", required=True, help="the folder of the pruned run")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="the device to run on")
+    add("--json", action="store_true", help="print one JSON object per share, and one for the pruned run")
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.evaluation.prune_measures import important, measuring_of, seconds_per_batch
+    from clew.cli.evaluation.prune_measures import head_scores, measuring_of, seconds_per_batch
     from clew.core.files import write_json
     from clew.inspection.importance import curve_view, quality_curve, ranked
     from clew.metrics.units import with_unit
@@ -67,31 +72,35 @@ def run(options: argparse.Namespace) -> int:
 
     check(options)
     check_empty(Path(options.out))
-    whole = load_run(options.folder, device=options.device, code=None if options.code is None else Path(options.code))
-    heads = [name for layer in prunable_layers(whole) for name in layer.heads]
+    original = load_run(
+        options.folder, device=options.device, code=None if options.code is None else Path(options.code)
+    )
+    heads = [name for layer in prunable_layers(original) for name in layer.heads]
     named = list(dict.fromkeys(options.off or ()))
-    count = check_count(options, whole, heads, named)
-    measuring = measuring_of(whole, options.settings, options.batches)
+    count = check_count(options, original, heads, named)
+    measuring = measuring_of(original, options.settings, options.batches)
     importance: dict[str, float] = {}
     if named:
         order, kept = [*named, *(name for name in heads if name not in named)], {len(heads), count}
     else:
-        importance = {name: value for name, value in important(whole, measuring, options.by).items() if name in heads}
+        importance = {
+            name: value for name, value in head_scores(original, measuring, options.by).items() if name in heads
+        }
         shares = [point / options.points for point in range(options.points + 1)] if options.points else [1.0]
         order, kept = ranked(importance), {len(heads), count, *(round(share * len(heads)) for share in shares)}
     off = order[: len(heads) - count]
     say(f"measuring {len(kept)} numbers of heads")
-    points = quality_curve(whole, order, kept, lambda: measuring.measure(whole))
+    points = quality_curve(original, order, kept, lambda: measuring.measure(original))
     chosen = next(point for point in points if point.kept == count)
     pruned = prune_run(
-        whole, off, Path(options.out), {f"best.valid.{name}": value for name, value in chosen.measures.items()}
+        original, off, Path(options.out), {f"best.valid.{name}": value for name, value in chosen.measures.items()}
     )
     measured = measuring.measure(pruned)
-    seconds = [seconds_per_batch(measuring, one) for one in (whole, pruned)]
-    sizes = [sum(parameter.numel() for parameter in one.task.parameters()) for one in (whole, pruned)]
+    seconds = [seconds_per_batch(measuring, run) for run in (original, pruned)]
+    sizes = [sum(parameter.numel() for parameter in run.task.parameters()) for run in (original, pruned)]
     about = (
-        f"{whole.folder}: {count} of {len(heads)} heads kept; {measuring.about}. {sizes[0]:,} parameters became"
-        f" {sizes[1]:,}; a batch took {1000 * seconds[0]:.1f} ms and takes {1000 * seconds[1]:.1f} ms"
+        f"{original.folder}: {count} of {len(heads)} heads kept; {measuring.about}. {sizes[0]:,} parameters became"
+        f" {sizes[1]:,}; a batch took {1000 * seconds[0]:.1f} ms and now takes {1000 * seconds[1]:.1f} ms"
     )
     view = curve_view(points, measuring.name, importance, about, with_unit(measuring.name, chosen.measures))
     facts = {
@@ -112,7 +121,7 @@ def check(options: argparse.Namespace) -> None:
     from clew.core.errors import UserError
 
     if (options.heads is None) == (not options.off):
-        raise UserError("give either --heads SHARE, the share of heads to keep, or --off with the heads that go")
+        raise UserError("give either --heads SHARE, the share of heads to keep, or --off with the heads to remove")
     if options.heads is not None and not 0 <= options.heads < 1:
         raise UserError(f"--heads ({options.heads:g}) is the share of heads to keep and must be at least 0 and below 1")
     for name, least in (("batches", 1), ("points", 0)):
@@ -120,11 +129,11 @@ def check(options: argparse.Namespace) -> None:
             raise UserError(f"--{name} ({getattr(options, name)}) must be at least {least}")
     for setting in options.settings:
         if not setting.startswith("data."):
-            raise UserError(f"a trained run keeps its settings; {setting} cannot be changed, only data can")
+            raise UserError(f"{setting} cannot be changed in a trained run; only settings of the section data can")
 
 
 def check_count(options: argparse.Namespace, run: Any, heads: list[str], named: list[str]) -> int:
-    """How many heads are to be kept; some must go, and those that are named must be there."""
+    """Return the number of heads to keep; at least one must go, and the named ones must exist."""
     from clew.core.errors import UserError
     from clew.layers.attending.heads import grouped
 

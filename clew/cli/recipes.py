@@ -1,4 +1,4 @@
-"""List the recipes by task, or those that a word is about, or print one as commented YAML: a file to change and give to
+"""List the recipes by task, or those that match a word, or print one as commented YAML, which you can edit and pass to
 `clew train`.
 
 For example:
@@ -7,7 +7,7 @@ For example:
   clew recipes translation
   clew recipes shakespeare-lstm > mine.yaml
 
-A word is looked for in the names, the tasks and what is said of each.
+WORD is searched in the names, tasks and descriptions.
 """
 
 import argparse
@@ -19,17 +19,17 @@ from collections.abc import Iterable
 from typing import Any
 
 LEAST_WIDTH = 24
-"""Columns of text beside the names; a terminal that leaves fewer has it below them."""
+"""Columns of text beside the names; on a narrower terminal the text goes below them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", metavar="NAME|WORD", nargs="?", help="the recipe to print whole, or what the listed ones are about"
+        "name", metavar="NAME|WORD", nargs="?", help="the recipe to print, or a word that the listed recipes match"
     )
     parser.add_argument(
-        "settings", metavar="section.field=value", nargs="*", default=[], help="overrides of the recipe to print"
+        "settings", metavar="section.field=value", nargs="*", default=[], help="override settings of the printed recipe"
     )
-    parser.add_argument("--json", action="store_true", help="JSON lines")
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
         listed = (
             {}
             if options.name in RECIPES or options.settings
-            else {name: r for name, r in RECIPES.items() if has(name, r, options.name)}
+            else {name: recipe for name, recipe in RECIPES.items() if has(name, recipe, options.name)}
         )
         if not listed:
             return print_one(options)
@@ -72,7 +72,7 @@ def print_one(options: argparse.Namespace) -> int:
 
 
 def has(name: str, recipe: Any, word: str) -> bool:
-    """Whether a recipe is about a word."""
+    """Whether the name, task or description of a recipe contains a word."""
     return words_of(word.lower()) in words_of(f"{name} {recipe.task} {recipe.about}".lower())
 
 
@@ -81,19 +81,19 @@ def words_of(name: str) -> str:
 
 
 def lines_of(name: str, recipe: Any, width: int, columns: int | None) -> list[str]:
-    """A recipe's name with what is said of it beside it, or below it where a terminal is narrow; whole lines where
-    there is no terminal."""
+    """Return the lines that describe a recipe: notes beside its name, or below it on a narrow terminal. Without a
+    terminal, lines are not wrapped."""
     notes = {"": recipe.about, "published: ": recipe.published, "takes ": recipe.takes, "needs ": recipe.needs}
-    said = [f"{what}{note}" for what, note in notes.items() if note]
+    lines = [f"{label}{note}" for label, note in notes.items() if note]
     if columns is None:
-        return beside(name, said, width)
+        return beside(name, lines, width)
     if columns - width - 4 >= LEAST_WIDTH:
-        return beside(name, [line for note in said for line in folded(note, columns - width - 4)], width)
-    return [f"  {name}", *(f"    {line}" for note in said for line in folded(note, max(columns - 4, LEAST_WIDTH)))]
+        return beside(name, [line for note in lines for line in folded(note, columns - width - 4)], width)
+    return [f"  {name}", *(f"    {line}" for note in lines for line in folded(note, max(columns - 4, LEAST_WIDTH)))]
 
 
-def beside(name: str, said: Iterable[str], width: int) -> list[str]:
-    return [f"  {first:{width}}  {line}" for first, line in zip([name, *[""] * 99], said, strict=False)]
+def beside(name: str, lines: Iterable[str], width: int) -> list[str]:
+    return [f"  {first:{width}}  {line}" for first, line in zip([name, *[""] * 99], lines, strict=False)]
 
 
 def folded(text: str, columns: int) -> list[str]:

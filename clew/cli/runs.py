@@ -1,4 +1,4 @@
-"""List the runs below a folder: what each departs from its recipe in, how far it came, and what it scores.
+"""List the runs in a folder: progress, scores, and the settings that differ from the recipe.
 
 For example:
 
@@ -7,12 +7,12 @@ For example:
   clew runs --json
   clew runs runs/shakespeare-lstm-search --plot search.html
 
-DIR and two levels of folders below it are looked through. The state is finished, interrupted, failed (and why), running
-(another process is writing it), stopped (a pruned trial of a search) or averaged (by `clew runs average`). On a
-terminal that is too narrow for the table, each run is an entry of its own. Scores are those of the best evaluation; the
-time is that of training, from the speed that was logged where the run does not say it. A run that cannot be read is
-named on standard error and stops nothing; checkpoints of other programs' are passed over. Where DIR is a search (`clew
-train --search`), its trials are listed, with the best settings.
+Runs are searched in DIR and two levels of subfolders. The state is finished, interrupted, failed (with the reason),
+running (another process is writing it), stopped (a pruned trial of a search) or averaged (by `clew runs average`). If
+the terminal is too narrow for the table, each run is listed separately. Scores are those of the best evaluation. The
+time is the training time, estimated from the logged speed if the run does not store it. A run that cannot be read is
+reported on standard error and skipped; checkpoints of other programs are ignored. If DIR is a search (`clew train
+--search`), its trials are listed, with the best settings.
 """
 
 import argparse
@@ -26,19 +26,21 @@ SORTS = ("name", "valid", "test", "steps", "time", "size", "newest")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("where", metavar="DIR", nargs="?", help="the folder to look through (default: runs)")
+    parser.add_argument("where", metavar="DIR", nargs="?", help="the folder to search (default: runs)")
     parser.add_argument(
         "--sort",
         choices=SORTS,
         default="name",
-        help="the order: by name, or the best, most or newest first (default: name)",
+        help="sort by name, or with the best, largest or newest first (default: name)",
     )
-    parser.add_argument("--reverse", action="store_true", help="the other way round")
+    parser.add_argument("--reverse", action="store_true", help="reverse the order")
     parser.add_argument(
-        "--json", action="store_true", help="one JSON object a run; one that cannot be read has a field `fault`"
+        "--json",
+        action="store_true",
+        help="print one JSON object per run; the field `fault` says why a run cannot be read",
     )
     parser.add_argument(
-        "--plot", metavar="FILE", help="of a search: draw it into FILE.html, .svg, .json (or .png, .pdf: matplotlib)"
+        "--plot", metavar="FILE", help="plot a search in FILE.html, .svg, .json (or .png, .pdf: needs matplotlib)"
     )
 
 
@@ -50,17 +52,17 @@ def run(options: argparse.Namespace) -> int:
 
     where = Path(options.where or "runs")
     if not where.is_dir() and options.where is not None:
-        raise UserError(f"no such folder: {where}; give the one that your runs are below")
+        raise UserError(f"no such folder: {where}; give the folder that contains your runs")
     if is_study(where):
         from clew.cli.search import show_study
 
         return show_study(where, as_json=options.json, plot=options.plot, code=options.code)
     if options.plot is not None:
         raise UserError(
-            f"--plot draws a search, and {where} is none; give the folder of one, such as runs/shakespeare-lstm-search"
+            f"--plot is for a search, but {where} is none; give the folder of one, such as runs/shakespeare-lstm-search"
         )
     runs: list[Any] = []
-    departures: dict[Path, dict[str, Any] | None] = {}
+    changes_by_folder: dict[Path, dict[str, Any] | None] = {}
     faults: dict[Path, str] = {}
     resolved = read_resolved()
     for folder in find_runs(where) if where.is_dir() else []:
@@ -70,15 +72,15 @@ def run(options: argparse.Namespace) -> int:
             faults[folder] = str(error)
         else:
             runs.append(listed.run)
-            departures[folder] = listed.changes
+            changes_by_folder[folder] = listed.changes
     runs.sort(key=order(options.sort), reverse=options.reverse)
     if options.json:
         for each in runs:
-            print(json.dumps(facts(each, departures[each.folder]), ensure_ascii=False))
+            print(json.dumps(facts(each, changes_by_folder[each.folder]), ensure_ascii=False))
         for folder, fault in faults.items():
             print(json.dumps({"folder": str(folder), "fault": fault}, ensure_ascii=False))
     elif runs:
-        show(runs, departures)
+        show(runs, changes_by_folder)
     if not options.json:
         for fault in faults.values():
             say(f"cannot be read: {fault}")
@@ -86,12 +88,12 @@ def run(options: argparse.Namespace) -> int:
         if each.state == "failed" and not options.json:
             say(f"{each.folder} failed: {each.failure}")
     if not runs and not faults:
-        say(f"there is no run below {where}; train one first, e.g. `clew train shakespeare-lstm`")
+        say(f"there is no run in {where}; train one first, e.g. `clew train shakespeare-lstm`")
     return 0
 
 
 def read_whole(folder: Path) -> Any:
-    """A run that its files alone do not tell all of, by means of the whole library."""
+    """Read a run with the whole library, if the quick listing cannot."""
     from types import SimpleNamespace
 
     from clew.recipes.resolving import changes
@@ -102,7 +104,7 @@ def read_whole(folder: Path) -> Any:
 
 
 def order(sort: str) -> Any:
-    """A key: what a run does not have goes last."""
+    """Return a sort key, which puts runs without the value last."""
     from clew.runs.folder.records import natural
     from clew.runs.folder.run_files import METRICS
 
@@ -139,8 +141,8 @@ def facts(run: Any, changes: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def show(runs: list[Any], departures: dict[Path, dict[str, Any] | None]) -> None:
-    """A row a run. What every run changed in the same way is said once, below."""
+def show(runs: list[Any], changes_by_folder: dict[Path, dict[str, Any] | None]) -> None:
+    """Print a row per run; changes that all runs share are printed once, below the table."""
     from clew.cli.terminal.tables import duration, number, show_table, show_text, size
     from clew.runs.folder.run_files import IMPORTED
 
@@ -158,7 +160,8 @@ def show(runs: list[Any], departures: dict[Path, dict[str, Any] | None]) -> None
         "changed",
     ]
     listed = [
-        ["(recipe unknown here)"] if (found := departures[run.folder]) is None else assignments(found) for run in runs
+        ["(recipe unknown here)"] if (changes := changes_by_folder[run.folder]) is None else assignments(changes)
+        for run in runs
     ]
     shared = [word for word in listed[0] if all(word in words for words in listed)] if len(runs) > 1 else []
     rows = []
@@ -176,11 +179,11 @@ def show(runs: list[Any], departures: dict[Path, dict[str, Any] | None]) -> None
         header, *rows = ([*row[:6], *row[7:]] for row in [header, *rows])
     show_table(header, rows, right=(2, 3, 4, 5, *(header.index(name) for name in ("time", "size"))), entries=True)
     if shared:
-        show_text(f"all of them changed {' '.join(shared)}")
+        show_text(f"changed in all runs: {' '.join(shared)}")
 
 
 def measured(run: Any) -> str:
-    """The value of what the run's best evaluation was chosen by, on the test data where there are some."""
+    """Return the value of the measure that selects the best evaluation, on the test data if there are any."""
     from clew.cli.terminal.tables import number
 
     if run.measure == "loss":
@@ -191,7 +194,7 @@ def measured(run: Any) -> str:
 
 
 def assignments(changed: dict[str, Any]) -> list[str]:
-    """Settings as they could be given to `clew train`, where commas outside of quotes make a grid."""
+    """Return changed settings as arguments of `clew train`, where commas outside quotes would make a grid."""
     return [
         f"{name}={value if isinstance(value, str) and ',' not in value else json.dumps(value, ensure_ascii=False)}"
         for name, value in changed.items()

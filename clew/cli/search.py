@@ -1,5 +1,4 @@
-"""What `clew train --search` does, and what `clew runs` shows of a search: a table of its trials, the best settings, a
-picture."""
+"""`clew train --search`, and how `clew runs` shows a search: the table of trials, the best settings, a plot."""
 
 import argparse
 import json
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from clew.studies.result import Search
 
 WORKER = [sys.executable, "-m", "clew.cli.trial"]
-"""The command of a process that trains trials."""
+"""The command that starts a worker process."""
 
 
 def run_search(options: argparse.Namespace) -> int:
@@ -30,18 +29,18 @@ def run_search(options: argparse.Namespace) -> int:
 
     if options.overwrite:
         raise UserError(
-            "--overwrite replaces one run, and a search writes a folder of several; leave it out, or choose another"
+            "--overwrite replaces one run, but a search writes a folder of several; leave it out, or choose another"
             " folder with --out"
         )
     load_optuna()
     check_plot(options.plot)
     code = None if options.code is None else Path(options.code)
     try:
-        found = search(
+        result = search(
             options.recipe,
             options.settings,
-            trials=whole("--search", options.search),
-            jobs=whole("--jobs", options.jobs or "1"),
+            trials=parse_int("--search", options.search),
+            jobs=parse_int("--jobs", options.jobs or "1"),
             out=None if options.out is None else Path(options.out),
             resume=options.resume,
             code=code,
@@ -53,9 +52,11 @@ def run_search(options: argparse.Namespace) -> int:
     except Interrupted as stop:
         if is_study(stop.folder):
             show_study(stop.folder, plot=options.plot, code=options.code)
-        raise Interrupted(stop.number, f"{stop}; go on with `{again(options, stop.folder)}`", stop.folder) from None
-    show(found, options.plot, options.code)
-    return 0 if found.has_best else 1
+        raise Interrupted(
+            stop.number, f"{stop}; resume with `{resume_command(options, stop.folder)}`", stop.folder
+        ) from None
+    show(result, options.plot, options.code)
+    return 0 if result.has_best else 1
 
 
 def search_from_python(
@@ -71,7 +72,7 @@ def search_from_python(
     code: "Path | str | None",
     quiet: bool,
 ) -> "Search":
-    """What `clew.search` does."""
+    """Run a search for `clew.search`."""
     from contextlib import nullcontext
 
     from clew.cli.options.code import load_code
@@ -91,12 +92,12 @@ def search_from_python(
         load_code(path)
     try:
         settings = settings_of(assignments, keywords)
-        varied = words_of(space)
+        axes = words_of(space)
         if data is not None:
             settings += listed_settings(recipe, settings, data)
         return search(
             recipe,
-            (*settings, *varied),
+            (*settings, *axes),
             trials=trials,
             jobs=jobs,
             out=folder,
@@ -112,7 +113,7 @@ def search_from_python(
         ) from None
 
 
-def whole(option: str, text: str) -> int:
+def parse_int(option: str, text: str) -> int:
     from clew.core.errors import UserError, shown
 
     try:
@@ -122,7 +123,7 @@ def whole(option: str, text: str) -> int:
 
 
 def check_plot(plot: str | None) -> None:
-    """Refuses a picture that could not be written, before the first trial."""
+    """Refuse a plot that could not be written, before the first trial."""
     from clew.core.errors import UserError
     from clew.drawing.figures import load_matplotlib
     from clew.drawing.views import FIGURES, WRITERS
@@ -133,35 +134,37 @@ def check_plot(plot: str | None) -> None:
     if path.suffix.lower() not in (*WRITERS, *FIGURES):
         raise UserError(f"--plot ({plot}) must end in {', '.join([*WRITERS, *FIGURES[:-1]])} or {FIGURES[-1]}")
     if not path.parent.is_dir():
-        raise UserError(f"no such folder: {path.parent}, where --plot is to write; make it first")
+        raise UserError(f"no such folder for --plot: {path.parent}; create it first")
     if path.suffix.lower() in FIGURES:
-        load_matplotlib()
+        load_matplotlib("use .svg, which needs no other package")
 
 
 def check_no_search(options: argparse.Namespace) -> None:
-    """Refuses what is of a search alone where none is asked for."""
+    """Refuse the options of a search without --search."""
     from clew.core.errors import UserError
     from clew.studies import is_study
     from clew.studies.space import is_range
 
     for name in ("jobs", "plot"):
         if getattr(options, name) is not None:
-            raise UserError(f"--{name} is for a search; add --search N, such as --search 20, or leave --{name} out")
+            raise UserError(
+                f"--{name} is only for a search; add --search N, such as --search 20, or leave --{name} out"
+            )
     for setting in options.settings:
         field, _, text = setting.partition("=")
         if is_range(text):
             raise UserError(
-                f"{field}={text} is a range, which a search varies; add --search N, such as --search 20, or give one"
+                f"{field}={text} is a range, which needs a search; add --search N, such as --search 20, or give one"
                 " value"
             )
     if options.out is not None and is_study(Path(options.out)):
         raise UserError(
-            f"{options.out} is a search; go on with it by --search N --resume, or choose another folder with --out"
+            f"{options.out} is a search; resume it with --search N --resume, or choose another folder with --out"
         )
 
 
-def again(options: argparse.Namespace, folder: Path) -> str:
-    """The command that goes on with a search, whose folder has its settings."""
+def resume_command(options: argparse.Namespace, folder: Path) -> str:
+    """Return the command that resumes a search; its folder stores the settings."""
     jobs = ["--jobs", options.jobs] if options.jobs else []
     code = ["--code", options.code] if options.code else []
     return shlex.join(
@@ -170,42 +173,42 @@ def again(options: argparse.Namespace, folder: Path) -> str:
 
 
 def show_study(folder: Path, *, as_json: bool = False, plot: str | None = None, code: str | None = None) -> int:
-    """A search as it stands."""
+    """Print the current state of a search."""
     from clew.studies.result import result_of
     from clew.studies.study import open_study
 
     check_plot(plot)
-    found = result_of(open_study(folder))
+    result = result_of(open_study(folder))
     if as_json:
-        for trial in found.trials:
-            facts = {**asdict(trial), "folder": str(trial.folder), "is_best": found.has_best and trial == found.best}
+        for trial in result.trials:
+            facts = {**asdict(trial), "folder": str(trial.folder), "is_best": result.has_best and trial == result.best}
             print(json.dumps(facts, ensure_ascii=False))
     else:
-        show(found, plot, code)
+        show(result, plot, code)
     return 0
 
 
-def show(found: Any, plot: str | None, code: str | None) -> None:
-    """The table on standard output; what can be done with it on standard error."""
+def show(result: Any, plot: str | None, code: str | None) -> None:
+    """Print the table on standard output, and the commands to try next on standard error."""
     from clew.cli.terminal.tables import show_table
     from clew.studies.result import BEST
 
-    header, rows = found.table()
-    number = len(found.space.axes) + 1
+    header, rows = result.table()
+    number = len(result.space.axes) + 1
     show_table(header, rows, right=(0, *range(1, number), number, number + 1, number + 2), entries=True)
-    if found.importances:
-        shares = ", ".join(f"{field} {share:.0%}" for field, share in found.importances.items())
-        say(f"what sets the best trials apart (PED-ANOVA): {shares}")
+    if result.importances:
+        shares = ", ".join(f"{field} {share:.0%}" for field, share in result.importances.items())
+        say(f"importance of the settings for the best trials (PED-ANOVA): {shares}")
     if plot is not None:
-        found.view().save(Path(plot))
-        say(f"the picture is in {plot}")
-    say(found.about)
-    if found.has_best:
-        file, best = found.folder / BEST, str(found.best.folder)
-        more = f" {shlex.join(['--code', code])}" if code else ""
+        result.view().save(Path(plot))
+        say(f"wrote the plot to {plot}")
+    say(result.about)
+    if result.has_best:
+        file, best = result.folder / BEST, str(result.best.folder)
+        code_option = f" {shlex.join(['--code', code])}" if code else ""
         commands = [
-            found.command,
+            result.command,
             *([shlex.join(["clew", "train", str(file)])] if file.is_file() else []),
             f"clew evaluate {shlex.quote(best)}",
         ]
-        say("next:  " + "\n       ".join(f"{command}{more}" for command in commands))
+        say("next:  " + "\n       ".join(f"{command}{code_option}" for command in commands))

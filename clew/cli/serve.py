@@ -1,29 +1,28 @@
-"""Serve what a run does to programs: JSON in, JSON out, over HTTP.
+"""Serve runs over HTTP, with JSON requests and answers.
 
-A route a verb: POST /generate, /translate, /parse, /tag, /classify, /fill, /answer, /caption or /transcribe, whichever
-the run does, and /embed. A request has one text or several, and the verb's options; the answer has the objects that the
-verb prints with --json. Of a run that reads pictures or sounds a request sends the bytes of files in base64, and no
-paths.
+There is a route for each verb of the run: POST /generate, /translate, /parse, /tag, /classify, /fill, /answer,
+/caption or /transcribe, and /embed. A request has one or more texts and the options of the verb; the answer has the
+objects that the verb prints with --json. For a run that reads pictures or sounds, a request contains files in base64,
+not paths.
 
   clew serve runs/sentiment-lstm
   clew serve runs/shakespeare-gpt --port 9000 --batch 64 --wait 10
   clew serve runs/sentiment-lstm runs/tatoeba-transformer
   clew serve runs/sentiment-lstm --host 0.0.0.0 --allow-host models.example.org
 
-The first is asked with
-curl -H 'Content-Type: application/json' -d '{"text": "A fine film."}' http://127.0.0.1:8765/classify
-and a captioner with {"picture": {"data": "BASE64", "name": "scene.png"}} at /caption.
+A request to the first server: curl -H 'Content-Type: application/json' -d '{"text": "A fine film."}'
+http://127.0.0.1:8765/classify A captioner takes {"picture": {"data": "BASE64", "name": "scene.png"}} at /caption.
 
-Of several runs each has routes of its own, /RUN/VERB. Requests that wait together and have equal options are answered
-by one call of the model; texts that are generated are written in a running batch, which requests join and leave
-whatever their options. They can be sent piece by piece ({"stream": true}). Clients of OpenAI's API find /v1/models,
-/v1/completions, /v1/chat/completions and /v1/embeddings, which take the folder's name as the model. GET / lists the
-routes and their options, /health says whether the server answers, and /metrics has counts for Prometheus, with what the
-texts of requests are like beside those of the training data. No text is kept or logged.
+With several runs, each has its own routes, /RUN/VERB. Waiting requests with equal options are answered by one call of
+the model. Text is generated in a continuous batch, which requests join and leave whatever their options, and can be
+streamed ({"stream": true}). Clients of OpenAI's API can use /v1/models, /v1/completions, /v1/chat/completions and
+/v1/embeddings, with the folder's name as the model. GET / lists the routes and their options, /health is a health
+check, and /metrics has counters for Prometheus, and statistics that compare the requests' texts with the training
+data. No text is kept or logged.
 
-The server answers this machine alone. With --host it listens to others; requests then come under a name that
---allow-host gives, and bring the key that is printed at the start: Authorization: Bearer KEY. The variable CLEW_KEY
-gives another key.
+By default the server accepts connections from this machine only. With --host it accepts others; requests must then
+use a host name given by --allow-host, and send the key printed at the start: Authorization: Bearer KEY. The
+environment variable CLEW_KEY sets the key.
 """
 
 import argparse
@@ -37,83 +36,83 @@ from clew.cli.options.precision import add_precision
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
     add = parser.add_argument
-    add("--port", type=int, metavar="N", help="the port (default: 8765, or the next that is free)")
+    add("--port", type=int, metavar="N", help="the port (default: 8765, or the next free one)")
     add(
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="the address to listen at (default: 127.0.0.1, this machine alone)",
+        help="the address to listen on (default: 127.0.0.1, this machine only)",
     )
     add(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="another name that the server is asked under; may be repeated",
+        help="accept requests to this host name too; may be repeated",
     )
-    add("--batch", type=int, default=64, metavar="N", help="texts that are answered together at most (default: 64)")
+    add("--batch", type=int, default=64, metavar="N", help="answer at most N texts in a batch (default: 64)")
     add(
         "--wait",
         type=float,
         default=5.0,
         metavar="MS",
-        help="milliseconds that a request waits for others (default: 5)",
+        help="milliseconds to wait for more requests to batch (default: 5)",
     )
     add(
         "--queue",
         type=int,
         default=64,
         metavar="N",
-        help="requests that wait at most; more are told to come back (default: 64)",
+        help="at most N waiting requests; others are told to retry later (default: 64)",
     )
     add(
         "--prefixes",
         type=int,
         default=64,
         metavar="MB",
-        help="megabytes held of what prompts have in common; 0: none (default: 64)",
+        help="memory for cached prompt prefixes in megabytes; 0 turns the cache off (default: 64)",
     )
     add(
         "--chat-template",
         type=Path,
         metavar="FILE",
-        help="how /v1/chat/completions makes a prompt of messages (JSON; see the guide)",
+        help="how /v1/chat/completions turns messages into a prompt (JSON; see the guide)",
     )
     add(
         "--timeout",
         type=float,
         default=60.0,
         metavar="S",
-        help="seconds in which a request has its answer (default: 60)",
+        help="seconds until a request times out (default: 60)",
     )
     add(
         "--longest",
         type=int,
         default=10_000,
         metavar="N",
-        help="characters of a text, or places of a file, at most (default: 10,000)",
+        help="at most N characters in a text, or positions in a file (default: 10,000)",
     )
     add(
         "--no-training",
         action="store_true",
-        help="do not read the training data for the values that /metrics sets beside the requests'",
+        help="do not read the training data for the statistics in /metrics",
     )
-    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="the device to run on")
     add_precision(parser)
 
 
 GRACE = 3.0
-"""Seconds in which what is under way may end."""
+"""Seconds that running requests have to finish after a signal."""
 SHAPES = 32
-"""Shapes of batches whose programs oneDNN keeps; its own 1,024 take tens of megabytes that come bit by bit and look
-like a leak."""
+"""Batch shapes for which oneDNN caches kernels. Its default of 1,024 takes tens of megabytes, which accumulate slowly
+and look like a leak."""
 
 
 def run(options: argparse.Namespace) -> int:
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES))  # read when torch is loaded, which is now
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(SHAPES))  # must be set before torch is imported
     from clew import __version__
     from clew.cli.inspect import log_to_standard_error
-    from clew.cli.main import complain, leave
+    from clew.cli.main import complain, exit_at_once
     from clew.cli.terminal.progress import say
     from clew.runs.folder.summary import named_runs
     from clew.runs.loaded import load_run
@@ -153,25 +152,25 @@ def run(options: argparse.Namespace) -> int:
             key=key,
             anywhere=is_open(options),
             most_bytes=service.most_bytes,
-            refused=service.turned_away,
+            on_refusal=service.count_refusal,
         )
         address = f"http://{f'[{options.host}]' if ':' in options.host else options.host}:{socket.getsockname()[1]}"
 
         def ready() -> None:
-            say(f"serving {', '.join(str(run.folder) for run in runs)}: {address} (Ctrl-C ends it)")
+            say(f"serving {', '.join(str(run.folder) for run in runs)}: {address} (stop with Ctrl-C)")
             for path in service.routes:
                 say(f"  POST {address}{path}")
             if service.openai.paths:
                 say(f"  {address}/v1 for clients of OpenAI's API")
             if key is not None and not os.environ.get("CLEW_KEY"):
-                say(f"  every request brings the header  Authorization: Bearer {key}")
+                say(f"  every request needs the header  Authorization: Bearer {key}")
 
-        connections = Connections(most_connections(), cut=service.cut)
+        connections = Connections(most_connections(), on_close=service.count_closed)
         number = serve(guard, socket, ready, grace=GRACE, give_up=lambda: worker.close(0), connections=connections)
     worker.close()
     if number is None:
         return 0
-    leave(complain("interrupted", 128 + number))  # torch may be in the middle of something, and need not end it
+    exit_at_once(complain("interrupted", 128 + number))  # without waiting for torch to finish its work
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -181,17 +180,18 @@ def check_options(options: argparse.Namespace) -> None:
         if not getattr(options, name) >= least:
             raise UserError(f"--{name} ({getattr(options, name)}) must be at least {least:g}")
     if not options.wait <= 1000:
-        raise UserError(f"--wait ({options.wait:g}) is in milliseconds, and at most 1000")
+        raise UserError(f"--wait ({options.wait:g}) is in milliseconds and must be at most 1000")
     if not 0 < options.timeout <= 3600:
-        raise UserError(f"--timeout ({options.timeout:g}) is in seconds, above 0 and at most 3600")
+        raise UserError(f"--timeout ({options.timeout:g}) is in seconds and must be above 0 and at most 3600")
     if options.host not in LOOPBACK and not options.allow_host:
         raise UserError(
-            f"--host {options.host} listens to other machines; say with --allow-host NAME under which name they ask"
+            f"--host {options.host} accepts requests from other machines; add --allow-host NAME, the host name"
+            " that they use"
         )
 
 
 def is_open(options: argparse.Namespace) -> bool:
-    """Whether others than this machine may ask, by themselves or through a proxy."""
+    """Whether other machines may send requests, directly or through a proxy."""
     return options.host not in LOOPBACK or bool(options.allow_host)
 
 
@@ -202,7 +202,7 @@ def new_key() -> str:
 
 
 def read_training(service: Any) -> None:
-    """What the training data is like; where it is not at hand, that is said."""
+    """Compute the statistics of the training data; say so if it is not available."""
     from clew.cli.terminal.progress import say
     from clew.core.errors import UserError
     from clew.serving.profiles import training_profile
@@ -211,7 +211,7 @@ def read_training(service: Any) -> None:
         try:
             service.trained[name] = training_profile(run)
         except (UserError, OSError) as error:
-            say(f"{run.folder}: /metrics has no values of the training data, which is not at hand: {error}")
+            say(f"{run.folder}: /metrics has no statistics of the training data, which cannot be read: {error}")
 
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

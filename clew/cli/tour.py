@@ -1,9 +1,9 @@
-"""Train two small models, look inside them, and read the lineage of sequence models with your own numbers: one page.
+"""Train two small models, look inside them, and write a report on the lineage of sequence models with your own
+measurements.
 
-Without options an LSTM and a GPT are trained on the characters of Shakespeare, in a few minutes on two cores, and
-runs/tour/report.html tells what was seen in them: claims of papers and lectures beside what was measured here. --all
-tries every small experiment besides, about an hour on two cores. What was found is kept: a tour that is interrupted
-goes on by the same command.
+Without options, an LSTM and a GPT are trained on the characters of Shakespeare, in a few minutes on two cores.
+runs/tour/report.html shows claims of papers and lectures beside what was measured here. --all adds every small
+experiment, about an hour on two cores. Results are saved: repeat the command to resume an interrupted tour.
 
   clew tour
   clew tour --list
@@ -25,23 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--all",
         action="store_true",
-        help="every experiment besides the two models, each trained as long as its claim needs",
+        help="add every experiment, each trained as long as its claim needs",
     )
-    add("--only", nargs="+", metavar="NAME", help="these stops alone; --list names them")
-    add("--list", action="store_true", help="name the stops, and what each is about")
+    add("--only", nargs="+", metavar="NAME", help="run only these stops; --list names them")
+    add("--list", action="store_true", help="list the stops, and what each is about")
     add(
         "--scale",
         choices=["quick", "tour", "full"],
-        help="how long to train: seconds, minutes (without --all), as long as needed (with --all or --only)",
+        help="how long to train: seconds, minutes, or as long as needed (default: tour; full with --all or --only)",
     )
-    add("--folder", dest="place", metavar="DIR", help=f"where runs and findings are kept (default {FOLDER})")
+    add("--folder", dest="place", metavar="DIR", help=f"the folder of runs and results (default: {FOLDER})")
     add(
         "--out",
         metavar="FILE.html",
-        help="the report (default report.html in the folder; quick.html with --scale quick)",
+        help="the report (default: report.html in the folder, or quick.html with --scale quick)",
     )
-    add("--seed", type=int, default=0, metavar="N", help="of weights, data and samples (default 0)")
-    add("--json", action="store_true", help="one JSON object a finding: name, title, claim, found, rows, seconds")
+    add("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add("--json", action="store_true", help="print one JSON object per stop: name, title, claim, found, rows, seconds")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,42 +64,38 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         for name, finding in findings.items():
             rows = [list(row) for row in finding.rows]
-            told = {"name": name, "title": finding.title, "claim": finding.claim, "found": finding.found}
-            print(json.dumps({**told, "rows": rows, "seconds": finding.seconds}, ensure_ascii=False))
+            fields = {"name": name, "title": finding.title, "claim": finding.claim, "found": finding.found}
+            print(json.dumps({**fields, "rows": rows, "seconds": finding.seconds}, ensure_ascii=False))
     else:
         print(page)
     return 0
 
 
 def interruptible(options: argparse.Namespace, tour: Any) -> Any:
-    """What a tour finds; one that is stopped says how to go on."""
+    """Run a tour; if interrupted, say how to resume."""
     from clew.cli.terminal.progress import say
     from clew.training.signals import Interrupted
 
-    again = "what was found is kept, and the same command goes on from there"
+    advice = "results so far are saved; repeat the command to resume"
     try:
         return tour(say)
     except Interrupted as stop:
-        raise Interrupted(stop.number, f"interrupted; {again}", stop.folder) from None
+        raise Interrupted(stop.number, f"interrupted; {advice}", stop.folder) from None
     except KeyboardInterrupt as stop:
-        raise type(stop)(again) from None
+        raise type(stop)(advice) from None
 
 
 def check(options: argparse.Namespace) -> None:
     from clew.core.errors import UserError
 
     if options.all and options.only:
-        raise UserError("--all is every stop and --only some of them; give one of the two")
+        raise UserError("--all runs every stop, and --only some of them; leave one of them out")
     if options.out is not None and Path(options.out).suffix.lower() not in (".html", ".htm"):
-        raise UserError(
-            f"the report is one HTML page, and {Path(options.out).name} is to be none; name it such as report.html"
-        )
+        raise UserError(f"--out must end in .html, such as report.html, not {Path(options.out).name}")
     if options.out is not None and not Path(options.out).parent.is_dir():
-        raise UserError(
-            f"{Path(options.out).parent} is no folder, so that {Path(options.out).name} cannot be written there"
-        )
+        raise UserError(f"no such folder for --out: {Path(options.out).parent}; create it first")
     if options.place is not None and Path(options.place).exists() and not Path(options.place).is_dir():
-        raise UserError(f"{options.place} is a file, not a folder; choose another --folder")
+        raise UserError(f"{options.place} is a file; choose a folder with --folder")
     if not 0 <= options.seed < 2**31:
         raise UserError(f"--seed ({options.seed}) must be from 0 to {2**31 - 1}")
 
@@ -112,5 +108,5 @@ def list_stops(options: argparse.Namespace) -> int:
         for name, about in stops().items():
             print(json.dumps({"name": name, "about": about}))
         return 0
-    show_table(("stop", "what it is about"), list(stops().items()))
+    show_table(("stop", "topic"), list(stops().items()))
     return 0

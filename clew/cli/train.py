@@ -56,7 +56,11 @@ LONGEST = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", help="the name of a recipe, or a YAML file; several, separated by commas, make a grid")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        help="the name of a recipe, or a YAML file; several, separated by commas, make a grid",
+    )
     parser.add_argument(
         "settings",
         metavar="section.field=value",

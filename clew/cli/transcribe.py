@@ -1,12 +1,12 @@
-"""Write down what is said in sound files, with a language model or without, and draw where each letter was heard: `clew
-transcribe` and its options beside the form's."""
+"""`clew transcribe`: transcribe sound files, optionally with a language model, and draw where each character was heard.
+The options shared with `clew predict` come from the form."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
 from clew.cli.options.forms import add_form, read_forms
-from clew.cli.options.spelling import add_language_model, take_language_model
+from clew.cli.options.spelling import add_language_model, set_language_model
 from clew.cli.terminal.progress import say
 
 ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
@@ -16,7 +16,9 @@ MOST_PICTURES = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_form(parser, "transcribe", read_forms()["transcribe"])
     parser.add_argument(
-        "--attention", metavar="FILE", help="draw where each letter lies in its sound, to FILE.png, .svg, .pdf or .html"
+        "--attention",
+        metavar="FILE",
+        help="draw where in the sound each character was heard, to FILE.png, .svg, .pdf, .html or .json",
     )
     add_language_model(parser)
 
@@ -26,10 +28,10 @@ def run(options: argparse.Namespace) -> int:
 
     pictures = None if options.attention is None else Pictures(options.attention)
     [loaded] = load_runs(options, [options.folder])
-    take_language_model(options, loaded)
+    set_language_model(options, loaded)
     if pictures is None:
         return ask(options, [loaded])
-    status = ask(options, [loaded], seen=pictures.see, with_attention=True)
+    status = ask(options, [loaded], on_answer=pictures.see, with_attention=True)
     pictures.draw()
     return status
 
@@ -46,26 +48,32 @@ class Pictures:
         if self.path.suffix.lower() not in ENDINGS:
             raise UserError(f"--attention ({name}) must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
         if not self.path.parent.is_dir():
-            raise UserError(f"no such folder: {self.path.parent}, where --attention is to write; make it first")
+            raise UserError(f"no such folder for --attention: {self.path.parent}; create it first")
         if self.path.suffix.lower() in (".png", ".pdf"):
             from clew.drawing.figures import load_matplotlib
 
-            load_matplotlib("take .svg, which needs nothing")
+            load_matplotlib("use .svg, which needs no other package")
 
     def see(self, answered: Any) -> None:
         from clew.drawing.views import Spelled
 
-        heard = answered.answer[0] if isinstance(answered.answer, list) else answered.answer
-        if heard is None or heard.attention is None:
+        transcript = answered.answer[0] if isinstance(answered.answer, list) else answered.answer
+        if transcript is None or transcript.attention is None:
             return
         self.count += 1
         if self.count > MOST_PICTURES:
             return
-        looked, canvas = heard.attention, heard.attention.canvas
-        title = f"{heard.sound}: {heard.text}"
+        attention, canvas = transcript.attention, transcript.attention.canvas
+        title = f"{transcript.sound}: {transcript.text}"
         self.parts.append(
             Spelled(
-                canvas.darkness, looked.weights.numpy(), looked.letters, canvas.length, canvas.unit, canvas.name, title
+                canvas.darkness,
+                attention.weights.numpy(),
+                attention.letters,
+                canvas.length,
+                canvas.unit,
+                canvas.name,
+                title,
             )
         )
 
@@ -73,7 +81,7 @@ class Pictures:
         from clew.drawing.views import View
 
         if not self.parts:
-            say(f"nothing was transcribed, so that there is no picture in {self.path}")
+            say(f"nothing was transcribed, so {self.path} was not written")
             return
         View("Where each letter was read", self.parts).save(self.path)
         if self.count > len(self.parts):

@@ -1,5 +1,5 @@
-"""Translate lines, score given translations, and write what was looked at: `clew translate` and its options beside the
-form's."""
+"""`clew translate`: translate lines, score existing translations, and draw alignments. The options shared with
+`clew predict` come from the form."""
 
 import argparse
 import json
@@ -20,34 +20,34 @@ MOST_PICTURES = 50
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_form(parser, "translate", read_forms()["translate"])
     add = parser.add_argument
-    add("--score", metavar="TARGETS", help="score the lines of this file as translations, instead of translating")
+    add("--score", metavar="TARGETS", help="score the lines of this file as translations instead of translating")
     add("--attention", metavar="FILE", help="write alignments to FILE.jsonl, .svg, .png or .pdf")
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.options.ask import ask, columns_given, load_runs, parted
-    from clew.cli.options.texts import check_texts, place_of, placed
+    from clew.cli.options.ask import ask, load_runs, row_values, split_runs
+    from clew.cli.options.texts import check_texts, errors_at, place_of
     from clew.runs.asking import check_together
 
-    folders, options.texts = parted(options)
-    check_texts(options, columns_given(options))
+    folders, options.texts = split_runs(options)
+    check_texts(options, row_values(options))
     check_used(options)
     alignments = None if options.attention is None else Alignments(options.attention)
     runs = load_runs(options, folders)
     check_together(runs, "translate")
     with alignments or nullcontext():
         if options.score is not None:
-            with written_to(options.out), placed(place_of(options.texts, options.file)):
+            with written_to(options.out), errors_at(place_of(options.texts, options.file)):
                 score_lines(runs, options, alignments)
             return 0
         if alignments is None:
             return ask(options, runs)
-        return ask(options, runs, seen=alignments.see, with_attention=True)
+        return ask(options, runs, on_answer=alignments.see, with_attention=True)
 
 
 @contextmanager
 def written_to(name: str | None) -> Iterator[None]:
-    """Within this context what is printed goes into a file, where one is named."""
+    """Redirect what is printed to a file within this context, if one is named."""
     if name is None:
         yield
         return
@@ -60,7 +60,7 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
     from clew.tasks.translation import align, score_pairs
 
     tasks, first = [run.task for run in runs], 1
-    for lines in some_pairs(options.texts, options.file, options.score):
+    for lines in pair_batches(options.texts, options.file, options.score):
         pairs = [Pair(source, target, into=options.into or "") for source, target in lines]
         for number, scored in enumerate(score_pairs(tasks, pairs, first=first), start=first):
             if options.format == "json":
@@ -77,58 +77,59 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
         first += len(lines)
 
 
-def some_pairs(texts: list[str], sources: str | None, targets: str) -> Iterator[list[tuple[str, str]]]:
-    """Sources, each with the line of the targets which stands where it does."""
-    from clew.cli.options.texts import some_texts
-    from clew.core.errors import UserError
+def pair_batches(texts: list[str], sources: str | None, targets: str) -> Iterator[list[tuple[str, str]]]:
+    """Yield batches of sources, each with the target of the same line."""
+    from clew.cli.options.texts import text_batches
+    from clew.core.errors import UserError, counted
     from clew.data.lines import read_lines
 
-    where = "the command" if texts else "standard input" if sources in (None, "-") else sources
-    partners, count = read_lines(Path(targets)), 0
-    for lines in some_texts(texts, sources, "lines"):
-        found = list(islice(partners, len(lines)))
-        yield list(zip(lines, found, strict=False))
-        count += len(found)
-        if len(found) < len(lines):
-            raise UserError(f"{targets} has {count:,} lines, and {where} has more: line {count + 1} has no partner")
-    if next(partners, None) is not None:
-        raise UserError(f"{where} has {count:,} lines, and {targets} has more: line {count + 1} has no partner")
+    where = "the command line" if texts else "standard input" if sources in (None, "-") else sources
+    target_lines, count = read_lines(Path(targets)), 0
+    for lines in text_batches(texts, sources, "lines"):
+        partners = list(islice(target_lines, len(lines)))
+        yield list(zip(lines, partners, strict=False))
+        count += len(partners)
+        if len(partners) < len(lines):
+            raise UserError(
+                f"{targets} has {counted(count, 'line')}, but {where} has more: line {count + 1} has no translation"
+            )
+    if next(target_lines, None) is not None:
+        raise UserError(f"{where} has {counted(count, 'line')}, but {targets} has more: line {count + 1} has no source")
 
 
 def check_used(options: argparse.Namespace) -> None:
-    """Refuses what would change nothing."""
+    """Refuse options without effect."""
     from clew.core.errors import UserError
 
     if options.layer is not None and options.attention is None:
-        raise UserError("--layer says which layer --attention shows; give a file with --attention, or leave it out")
+        raise UserError("--layer selects the layer that --attention shows; add --attention FILE, or leave --layer out")
     if options.score is None:
         return
     names = [name for name in options.known if name not in ("into", "layer") and getattr(options, name) is not None]
     if names:
         raise UserError(
-            f"--{names[0].replace('_', '-')} is for writing, and --score scores what is written already; leave one of"
-            " them out"
+            f"--{names[0].replace('_', '-')} controls decoding, but --score decodes nothing; leave one of them out"
         )
 
 
 class Alignments:
-    """The file that --attention names: lines as they come, or a picture at the end."""
+    """The file that --attention names: written line by line, or drawn at the end."""
 
     def __init__(self, name: str):
         from clew.core.errors import UserError
 
         self.path = Path(name)
         self.kind = self.path.suffix.lower()
-        self.seen: list[Any] = []
+        self.kept: list[Any] = []
         self.count = 0
         if self.kind not in (".jsonl", *PICTURES):
             raise UserError(f"--attention ({name}) must end in .jsonl, {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
         if not self.path.parent.is_dir():
-            raise UserError(f"no such folder: {self.path.parent}, where --attention is to write; make it first")
+            raise UserError(f"no such folder for --attention: {self.path.parent}; create it first")
         if self.kind in PICTURES[1:]:
             from clew.drawing.figures import load_matplotlib
 
-            load_matplotlib("take .svg, which needs nothing")
+            load_matplotlib("use .svg, which needs no other package")
 
     def __enter__(self) -> None:
         self.lines = self.path.open("w", encoding="utf-8") if self.kind == ".jsonl" else None
@@ -138,7 +139,7 @@ class Alignments:
             self.add(answered.number, rank, translation.attention)
 
     def add(self, line: int, rank: int, alignment: Any) -> None:
-        """A blank line has none."""
+        """Write or keep an alignment; a blank line has none."""
         if alignment is None:
             return
         if self.lines is not None:
@@ -149,8 +150,8 @@ class Alignments:
             )
         elif rank == 1:
             self.count += 1
-            if len(self.seen) < MOST_PICTURES:
-                self.seen.append((alignment.source.words, alignment.target.words, alignment.by_word().tolist()))
+            if len(self.kept) < MOST_PICTURES:
+                self.kept.append((alignment.source.words, alignment.target.words, alignment.by_word().tolist()))
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         if self.lines is not None:
@@ -162,9 +163,9 @@ class Alignments:
         from clew.drawing.alignments import Drawn, alignment_figure, alignment_svg
         from clew.drawing.figures import save_figure
 
-        drawn = [Drawn(*each) for each in self.seen]
+        drawn = [Drawn(*alignment) for alignment in self.kept]
         if not drawn:
-            say(f"nothing was translated, so that there is no picture in {self.path}")
+            say(f"nothing was translated, so {self.path} was not written")
         elif self.kind == ".svg":
             self.path.write_text(alignment_svg(drawn), encoding="utf-8")
         else:

@@ -1,5 +1,4 @@
-"""A process that trains the trials of a search: `python -m clew.cli.trial`, which `clew train --search --jobs 2` starts
-by itself."""
+"""The worker process of a search, `python -m clew.cli.trial`, which `clew train --search --jobs 2` starts."""
 
 import sys
 

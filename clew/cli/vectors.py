@@ -1,15 +1,15 @@
-"""Train word vectors on a text, and write them as a text file that any run can begin with: embedding.vectors=FILE.
+"""Train word vectors on a text, and write them to a text file, which can initialise any model: embedding.vectors=FILE.
 
-FILE is a plain text, or a folder of .txt files, gzipped or not, a sentence a line; a word is what white space parts, or
-with --split also what punctuation parts. Words nearer in meaning have vectors nearer in direction: `clew vectors
+FILE is a plain text, or a folder of .txt files, gzipped or not, with a sentence per line. Words are separated by white
+space, and with --split also by punctuation. Words of similar meaning get vectors of similar direction: `clew vectors
 neighbours` shows them.
 
   clew vectors book.txt --split --lowercase --out vectors.txt
   clew vectors --corpus tinyshakespeare --split --method pmi --dim 50
   clew vectors book.txt --method cbow --window 8 --epochs 10 --min-count 2 --out vectors.txt.gz
 
-skip-gram and CBOW (Mikolov et al. 2013) learn by guessing neighbours; pmi (Levy and Goldberg 2014) counts all pairs of
-neighbours and factorises their table, which on a small text is both quicker and better.
+skip-gram and cbow (Mikolov et al. 2013) learn to predict neighbouring words. pmi (Levy and Goldberg 2014) counts all
+pairs of neighbours and factorises the matrix of counts, which is faster and better on a small text.
 """
 
 import argparse
@@ -22,30 +22,30 @@ from clew.cli.terminal.progress import clock, say
 
 METHODS = ("skip-gram", "cbow", "pmi")
 EVERY = 5.0
-"""Seconds between two lines about progress."""
+"""Seconds between two progress lines."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", metavar="FILE", nargs="?", help="a text of yours, or a folder of them")
+    add("file", metavar="FILE", nargs="?", help="a text file, or a folder of text files")
     add(
         "--corpus",
         metavar="NAME",
-        help="the training part of a corpus of running text instead, such as tinyshakespeare or ptb",
+        help="train on the training part of a text corpus instead, such as tinyshakespeare or ptb",
     )
-    add("--method", choices=METHODS, default="skip-gram", help="how vectors are learnt (default: skip-gram)")
-    add("--dim", type=int, default=100, metavar="N", help="numbers in a vector (default: 100)")
-    add("--window", type=int, default=5, metavar="N", help="words on each side that count as neighbours (default: 5)")
-    add("--min-count", type=int, default=5, metavar="N", help="rarer words have no vector (default: 5)")
-    add("--epochs", type=int, metavar="N", help="skip-gram and cbow: how often the text is read (default: 5)")
-    add("--lowercase", action="store_true", help="put the text in lower case first")
-    add("--split", action="store_true", help="cut punctuation off words; each mark is a word by itself")
-    add("--seed", type=int, default=1, metavar="N", help="everything random is derived from it (default: 1)")
+    add("--method", choices=METHODS, default="skip-gram", help="how to learn the vectors (default: skip-gram)")
+    add("--dim", type=int, default=100, metavar="N", help="dimension of the vectors (default: 100)")
+    add("--window", type=int, default=5, metavar="N", help="neighbouring words on each side (default: 5)")
+    add("--min-count", type=int, default=5, metavar="N", help="ignore words with fewer occurrences (default: 5)")
+    add("--epochs", type=int, metavar="N", help="passes over the text, for skip-gram and cbow (default: 5)")
+    add("--lowercase", action="store_true", help="convert the text to lower case first")
+    add("--split", action="store_true", help="split punctuation from words; each mark is a word")
+    add("--seed", type=int, default=1, metavar="N", help="random seed (default: 1)")
     add(
         "--out",
         metavar="FILE",
         default="vectors.txt",
-        help="where the vectors go (default: vectors.txt); .gz is zipped",
+        help="the file to write (default: vectors.txt); .gz is compressed",
     )
 
 
@@ -55,13 +55,13 @@ def run(options: argparse.Namespace) -> int:
 
     out = Path(options.out).expanduser()
     if not out.parent.is_dir():
-        raise UserError(f"no such folder: {out.parent}, where --out is to write; make it first")
+        raise UserError(f"no such folder for --out: {out.parent}; create it first")
     if out.is_dir():
-        raise UserError(f"{out} is a folder; --out takes the name of a file in it, such as {out / 'vectors.txt'}")
+        raise UserError(f"{out} is a folder; --out takes a file, such as {out / 'vectors.txt'}")
     if options.seed < 0:
         raise UserError(f"--seed ({options.seed}) must be at least 0")
     if options.method == "pmi" and options.epochs is not None:
-        raise UserError("--epochs is for skip-gram and cbow; pmi counts the text once")
+        raise UserError("--epochs is for skip-gram and cbow, but pmi reads the text once; leave it out")
     sentences = Sentences(find_source(options), lowercase=options.lowercase, split=options.split)
     settings: dict[str, Any] = {
         "dim": options.dim,
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     )
     say(f"{out}: {counted(len(vectors.words), 'word')}, vectors of {vectors.dim}")
     if vectors.dim < options.dim:
-        say(f"with {counted(len(vectors.words), 'word')}, vectors have {vectors.dim:,} numbers and not {options.dim:,}")
+        say(f"{counted(len(vectors.words), 'word')} allow only {vectors.dim:,} dimensions, not {options.dim:,}")
     say(f"next:  {command('clew', 'vectors', 'neighbours', out, example)}")
     return 0
 
@@ -96,12 +96,12 @@ def find_source(options: argparse.Namespace) -> Any:
     from clew.data.files.text_files import find_text
 
     if (options.file is None) == (options.corpus is None):
-        raise UserError("give a text of yours or --corpus NAME, one of them, e.g. `clew vectors book.txt`")
+        raise UserError("give either a text file or --corpus NAME, e.g. `clew vectors book.txt`")
     return find_text(options.file if options.corpus is None else find_corpus(options.corpus).train)
 
 
 class Sentences:
-    """The words of every line, read anew each time."""
+    """The words of every line, read again by every iteration."""
 
     def __init__(self, source: Any, *, lowercase: bool, split: bool):
         self.source = source
@@ -117,7 +117,7 @@ class Sentences:
 
 
 class Pace:
-    """Lines on standard error, one every few seconds: how many words were read, and how long the others will take."""
+    """Prints progress on standard error every few seconds: the words read so far, and the time left."""
 
     def __init__(self, what: str):
         self.what = what

@@ -16,11 +16,13 @@ class Spans(NamedTuple):
     none: float
 
 
-def found_spans(spans: Spans, n_best: int, threshold: float) -> dict[str, Any]:
-    """Return the best spans as [start, stop, probability], and the probability of no answer (None where an answer is
+def best_spans(spans: Spans, n_best: int, threshold: float) -> dict[str, Any]:
+    """Return the best spans as [start, stop, probability], and the probability of no answer (None if an answer is
     required).
 
-    p(piece) = exp(score) / Z;  p(none) = exp(none - threshold) / Z, so that the likelier one is the answer.
+        p(piece) = exp(score) / Z;  p(none) = exp(none - threshold) / Z
+
+    The more probable of the two is the answer.
     """
     flat = spans.scores.flatten()
     none = -math.inf if math.isinf(threshold) else spans.none - threshold

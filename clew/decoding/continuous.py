@@ -118,7 +118,7 @@ class Row:
         self.position = 0
         """Positions of the window that have been read."""
         self.part: Part | None = None
-        """The state behind what it has read, while it has no slot."""
+        """The state after the tokens that it has read, while it has no slot."""
         self.slot: int | None = None
         self.turn = 0
         self.digests: list[bytes] | None = None

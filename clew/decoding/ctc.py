@@ -70,12 +70,12 @@ def prefix_beam_search(
     paths that end in its last label: only after a blank does a repeated label extend the prefix. If `beams` is at least
     the number of prefixes, the search is exact. `alpha` has no effect without a language model. With `end`, log p_lm(y)
     includes the score of that symbol after y; the blank, which is never a label, may serve as `end`. With `symbols`,
-    only so many of the most probable symbols of a frame extend prefixes.
+    only that many of the most probable symbols of a frame extend prefixes.
     """
     check_log_probs(log_probs, blank)
-    for name, number in (("beams", beams), ("n_best", n_best), ("symbols", 1 if symbols is None else symbols)):
-        if number < 1:
-            raise UserError(f"{name} ({number}) must be at least 1")
+    for name, value in (("beams", beams), ("n_best", n_best), ("symbols", 1 if symbols is None else symbols)):
+        if value < 1:
+            raise UserError(f"{name} ({value}) must be at least 1")
     if n_best > beams:
         raise UserError(f"n_best ({n_best}) cannot be more than beams ({beams})")
     scorer = Scorer(language_model if alpha else None, alpha, beta, log_probs.shape[2], end)
@@ -99,16 +99,16 @@ class Scorer:
             self.known[prefix] = (
                 np.full(self.num_symbols, self.beta)
                 if self.model is None
-                else self.alpha * self.asked(prefix) + self.beta
+                else self.alpha * self.model_scores(prefix) + self.beta
             )
         return self.known[prefix]
 
-    def asked(self, prefix: tuple[int, ...]) -> np.ndarray:
+    def model_scores(self, prefix: tuple[int, ...]) -> np.ndarray:
         assert self.model is not None
         scores = np.asarray(self.model.score(prefix), dtype=np.float64)
         if scores.shape != (self.num_symbols,):
             raise UserError(
-                f"a language model must score all {self.num_symbols} symbols, and this one returned {scores.size}"
+                f"a language model must score all {self.num_symbols} symbols, but this one returned {scores.size}"
                 " scores"
             )
         return scores

@@ -29,7 +29,7 @@ class Proposal(NamedTuple):
 
 
 class Draft(Protocol):
-    """Proposes tokens in every round; `settle` is told how many of them were accepted.
+    """Proposes tokens in every round; `settle` is called with the number of accepted ones.
 
     A draft affects only how many guesses are accepted, never what is written.
     """
@@ -119,7 +119,8 @@ class PromptLookup:
     """Prompt lookup (Saxena 2023): guess what followed the last tokens at their latest earlier occurrence in the text.
     Needs no model.
 
-        d_i = y_{s + i},   s the latest place before which the last n tokens stand, for the largest n of `grams` that has one
+        d_i = y_{s + i},   s the latest position after an earlier occurrence of the last n tokens,
+                           for the largest n of `grams` with one
 
     Guesses that reach the end of the text continue from their own start, as in a text that repeats itself.
     """

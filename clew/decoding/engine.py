@@ -283,16 +283,16 @@ def made_for(
     return captured
 
 
-def keep(store: Store, key: Hashable, made: Kept, facts: list[Hashable], most: int) -> None:
+def keep(store: Store, key: Hashable, entry: Kept, facts: list[Hashable], most: int) -> None:
     """Store a graph or tape, taken by the present call, for later calls. Drop the oldest, and those of models that are
     gone or changed."""
-    made.facts, made.is_taken = facts, True
+    entry.facts, entry.is_taken = facts, True
     with _lock:
         for old in [old for old in store if any(place() is None for place in references(old))]:
             del store[old]
         same = store.setdefault(key, [])
         same[:] = [other for other in same if other.facts == facts]
-        same.append(made)
+        same.append(entry)
         store.move_to_end(key)
         while sum(map(len, store.values())) > most:
             store.popitem(last=False)

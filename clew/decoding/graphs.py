@@ -10,7 +10,7 @@ from torch import Tensor
 from clew.core.pauses import pause
 from clew.core.state import leaves, map_tree
 from clew.core.types import Tree
-from clew.decoding.looks import LOOK, unasked
+from clew.decoding.looks import LOOK, without_host_reads
 from clew.decoding.repeated import Advance, Outputs
 from clew.kernels.ahead import starting_ahead
 from clew.kernels.capture import capture
@@ -41,7 +41,7 @@ class Captured:
         with side_stream():
             for _ in range(2):  # compile kernels and create constants before the capture
                 self.step(advance)
-        with unasked() if is_calm else nullcontext():
+        with without_host_reads() if is_calm else nullcontext():
             return capture(lambda: self.step(advance))
 
     def step(self, advance: Advance) -> None:
@@ -66,7 +66,7 @@ class Captured:
             self.mode.refresh()
         copy_leaves(self.frame, frame)
 
-    def stand_at(self, frame: Tree) -> None:
+    def continue_from(self, frame: Tree) -> None:
         """Continue from a frame that an eager step has made from this one."""
         overwrite(self.frame, frame)
 

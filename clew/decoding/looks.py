@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 Item = TypeVar("Item")
-_unasked: ContextVar[bool] = ContextVar("unasked", default=False)
+_without_host_reads: ContextVar[bool] = ContextVar("without_host_reads", default=False)
 
 LOOK = 16
 """Steps between two reads of results from a GPU."""
@@ -47,17 +47,17 @@ def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
 
 
 @contextmanager
-def unasked() -> Iterator[None]:
+def without_host_reads() -> Iterator[None]:
     """Capture a step that must not ask the host: it is replayed only when it need not (see `calm_steps`)."""
-    token = _unasked.set(True)
+    token = _without_host_reads.set(True)
     try:
         yield
     finally:
-        _unasked.reset(token)
+        _without_host_reads.reset(token)
 
 
-def is_unasked() -> bool:
-    return _unasked.get()
+def is_without_host_reads() -> bool:
+    return _without_host_reads.get()
 
 
 def sent(numbers: Tensor, device: torch.device) -> Tensor:

@@ -74,14 +74,14 @@ class Prefixes:
         """Hold one row's state after its last block; nobody else may write to it. `overwritten` belongs to the last
         blocks."""
         before = len(digests) - len(overwritten)
-        behind = list(digests[before:])
-        size = sum(leaf.nbytes for leaf in (*leaves(state), *(leaf for some in overwritten for leaf in some)))
-        if not behind or size > self.most_bytes or behind[-1] in self.places:
+        new_digests = list(digests[before:])
+        size = sum(leaf.nbytes for leaf in (*leaves(state), *(leaf for copies in overwritten for leaf in copies)))
+        if not new_digests or size > self.most_bytes or new_digests[-1] in self.places:
             return
-        key = behind[-1]
-        self.entries[key] = Entry(state, behind, list(overwritten), before, size)
+        key = new_digests[-1]
+        self.entries[key] = Entry(state, new_digests, list(overwritten), before, size)
         self.bytes += size
-        for number, digest in enumerate(behind):
+        for number, digest in enumerate(new_digests):
             self.places.setdefault(digest, (key, number))
         while self.bytes > self.most_bytes:
             self.drop_oldest()

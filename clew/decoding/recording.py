@@ -1,11 +1,12 @@
 """Record the torch calls of a step and compare them with those of the step before. Knows no model and no algorithm.
 
-    a number v that the host reads (`item`, `tolist`), larger by s than in the step before, is assumed to be v + s k in
-    the k-th step from here every other number, and every tensor that no recorded call has made, must be the same in
-    both steps
+A number v that the host reads (`item`, `tolist`) and that has grown by s since the step before is assumed to be
 
-Growing numbers are `Counted`: sums and differences keep track of s, and comparisons determine for how many steps the
-calls stay the same.
+    v + s k   in the k-th step from here
+
+Every other number must be the same in both steps, and so must every tensor that no recorded call has created. Growing
+numbers are `Counted`: sums and differences keep track of s, and comparisons determine for how many steps the calls
+stay the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,13 +75,13 @@ class Ref(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A recorded call: its arguments with Refs for tensors, and the Refs of the tensors it made, or the numbers the
-    host read."""
+    """A recorded call: its arguments with Refs for tensors, and the Refs of the tensors it returned, or the numbers
+    that the host read."""
 
     function: Any
     arguments: Any
-    made: Any
-    told: Any
+    results: Any
+    numbers: Any
 
 
 class Recording(TorchFunctionMode):
@@ -166,19 +167,19 @@ class Recording(TorchFunctionMode):
             self.spoil(f"the output shape of {name} depends on numbers in a tensor")
         if "out" in kwargs or (changes_in_place(name) and name not in WRITES):
             self.spoil(f"{name} changes a tensor in place, so that a step could not be run again")
-        made: Any = None
+        results: Any = None
         if isinstance(result, Tensor):
-            made = self.refer(result)
+            results = self.refer(result)
         elif isinstance(result, (tuple, list)) and result and all(isinstance(part, Tensor) for part in result):
-            made = [self.refer(part) for part in result]
+            results = [self.refer(part) for part in result]
         elif result is not None and name not in READS:
             self.spoil(f"{name} returns something that is not a tensor")
-        told = result if made is None else None
-        entry = Entry(func, arguments, made, told)
+        numbers = result if results is None else None
+        entry = Entry(func, arguments, results, numbers)
         if self.before is not None:
-            told, entry = self.compared(entry)
+            numbers, entry = self.compared(entry)
         self.entries.append(entry)
-        return result if made is not None else told
+        return result if results is not None else numbers
 
     def described(self, tree: Any) -> Any:
         """Return arguments with tensors replaced by Refs."""
@@ -208,18 +209,18 @@ class Recording(TorchFunctionMode):
         number = len(self.entries) - self.num_looks
         if number >= len(self.before.entries):
             self.spoil("a step makes more calls than the one before")
-            return entry.told, entry
+            return entry.numbers, entry
         earlier = self.before.entries[number]
-        if not (is_same_function(entry.function, earlier.function) and entry.made == earlier.made):
+        if not (is_same_function(entry.function, earlier.function) and entry.results == earlier.results):
             self.spoil(f"from {earlier.function} on, a step makes other calls than the one before")
         elif not self.are_alike(entry.arguments, earlier.arguments):
             self.spoil(f"{entry.function} is called with another number or tensor than in the step before")
         if name_of(entry.function) in ("item", "tolist"):
-            told = self.counted(entry.told, earlier.told)
-            return told, entry._replace(told=told)
-        if entry.told != earlier.told:  # int(x) cannot give a counted number
-            self.spoil(f"the host reads {earlier.told!r} in a step and {entry.told!r} in the next")
-        return entry.told, entry
+            numbers = self.counted(entry.numbers, earlier.numbers)
+            return numbers, entry._replace(numbers=numbers)
+        if entry.numbers != earlier.numbers:  # int(x) cannot give a counted number
+            self.spoil(f"the host reads {earlier.numbers!r} in a step and {entry.numbers!r} in the next")
+        return entry.numbers, entry
 
     def are_alike(self, now: Any, then: Any) -> bool:
         if isinstance(now, Counted):

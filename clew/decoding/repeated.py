@@ -38,7 +38,7 @@ class Repeated(Protocol):
 class Movable(Repeated, Protocol):
     """A repeated step that can continue from another frame of the same shapes, which was made from its own."""
 
-    def stand_at(self, frame: Tree) -> None: ...
+    def continue_from(self, frame: Tree) -> None: ...
 
 
 class Interrupted:
@@ -65,7 +65,7 @@ class Interrupted:
             else:
                 steps = 1
                 frame, outputs = self.advance(self.frame, None if fed is None else fed[done])
-                self.inner.stand_at(frame)
+                self.inner.continue_from(frame)
                 collected.append(stacked([outputs]))
             done += steps
         return tuple(torch.cat(parts, 1) for parts in zip(*collected, strict=True))
@@ -89,7 +89,7 @@ class Eager:
                 collected.append(outputs)
         return stacked(collected)
 
-    def stand_at(self, frame: Tree) -> None:
+    def continue_from(self, frame: Tree) -> None:
         self.frame = frame
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.types import State
 from clew.decoding.history import History, empty_history
-from clew.decoding.looks import is_unasked
+from clew.decoding.looks import is_without_host_reads
 from clew.decoding.stepper import ASKS_THE_HOST, Stepper, read_at, read_to_end, signature_of
 
 
@@ -55,7 +55,7 @@ class Sliding:
     ) -> tuple[Tensor, SlidingState]:
         inner = state.inner
         history, slots = state.history.extend(tokens, mask)
-        if is_unasked():
+        if is_without_host_reads():
             log_probs, inner = read_at(self.stepper, tokens, mask, inner, at)
             return log_probs, SlidingState(inner, history)
         full = (slots > 0) & (self._start(slots) > self._start(slots - 1))

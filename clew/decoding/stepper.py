@@ -157,8 +157,8 @@ def read_to_end(
         ends = lengths - 1 - start  # (rows,) position of the row's end in this chunk, if it is inside
         at = None if stop - start == 1 else ends.clamp(0, stop - start - 1)[:, None]
         log_probs, state = read_at(stepper, tokens[:, start:stop], real, state, at)
-        here = log_probs[:, 0]  # (rows, vocabulary)
-        last = here if last is None else torch.where((ends >= 0)[:, None], here, last)
+        end_log_probs = log_probs[:, 0]  # (rows, vocabulary)
+        last = end_log_probs if last is None else torch.where((ends >= 0)[:, None], end_log_probs, last)
     assert last is not None
     return last, state
 

@@ -19,8 +19,8 @@ from clew.decoding.recording import Entry, Recording, Ref, Slice, changes_in_pla
 
 
 class Diverged(Exception):
-    """The step would now make other calls than the tape. If `ahead` is a number, they may be those of the step so many
-    steps ahead."""
+    """The step would now make other calls than the tape. If `ahead` is a number, they may be those of the step `ahead`
+    steps later."""
 
     def __init__(self, message: str, ahead: int | None = None):
         super().__init__(message)
@@ -82,7 +82,7 @@ def different(now: Any, expected: Any, slopes: Any) -> Diverged:
 
 
 class Source:
-    """Writes calls as lines of Python, and collects the objects that their names stand for."""
+    """Writes calls as lines of Python, and collects the objects that the names in them refer to."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"different": different}
@@ -90,7 +90,7 @@ class Source:
 
     def lines(self, entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[str]:
         entries = needed_entries(entries, outputs)
-        named = [set(refs_in([entry.arguments, entry.made])) for entry in entries]
+        named = [set(refs_in([entry.arguments, entry.results])) for entry in entries]
         last = {ref: place for place, refs in enumerate(named) for ref in refs}
         lines = []
         for place, (entry, refs) in enumerate(zip(entries, named, strict=True)):
@@ -106,15 +106,17 @@ class Source:
         else:
             parts = [self.text(part) for part in args] + [f"{name}={self.text(part)}" for name, part in kwargs.items()]
             call = f"{self.named(entry.function)}({', '.join(parts)})"
-        if entry.made is None:
-            if entry.told is None:
+        if entry.results is None:
+            if entry.numbers is None:
                 return call
-            expected = self.text(entry.told)
-            slopes = [*map(slope_of, entry.told)] if isinstance(entry.told, (list, tuple)) else slope_of(entry.told)
+            expected = self.text(entry.numbers)
+            slopes = (
+                [*map(slope_of, entry.numbers)] if isinstance(entry.numbers, (list, tuple)) else slope_of(entry.numbers)
+            )
             return f"if (now := {call}) != {expected}: raise different(now, {expected}, {slopes})"
-        if isinstance(entry.made, list):
-            return f"{''.join(f't{ref.number}, ' for ref in entry.made)}= {call}"
-        return f"t{entry.made.number} = {call}"
+        if isinstance(entry.results, list):
+            return f"{''.join(f't{ref.number}, ' for ref in entry.results)}= {call}"
+        return f"t{entry.results.number} = {call}"
 
     def text(self, part: Any) -> str:
         if isinstance(part, Ref):
@@ -146,8 +148,8 @@ def needed_entries(entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[Ent
     """
     needed, kept = set(outputs), []
     for entry in reversed(entries):
-        arguments, results = set(refs_in(entry.arguments)), set(refs_in(entry.made))
-        if entry.made is None or changes_in_place(name_of(entry.function)) or results & (needed | arguments):
+        arguments, results = set(refs_in(entry.arguments)), set(refs_in(entry.results))
+        if entry.results is None or changes_in_place(name_of(entry.function)) or results & (needed | arguments):
             needed |= arguments
             kept.append(entry)
     return kept[::-1]

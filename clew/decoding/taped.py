@@ -64,7 +64,7 @@ class Taped:
     def step(self, fed: Tensor | None) -> Outputs:
         pause()
         if is_watching():
-            return self.run_written(fed)
+            return self.run_eagerly(fed)
         if self.tape is not None and self.misses < MISSES:
             try:
                 self.replay = self.replay or self.tape.begin()
@@ -74,16 +74,16 @@ class Taped:
                 # again.
                 log.debug("a step does not match its tape: %s", error)
                 self.replay, self.misses, self.waits = None, self.misses + 1, WAITS
-                return self.run_written(fed)
+                return self.run_eagerly(fed)
             self.leaves = list(results[: len(self.leaves)])
             self.misses = 0
             return results[len(self.leaves) :]
         if self.waits or not self.can_be_taped or not self.tries:
             self.waits = max(self.waits - 1, 0)
-            return self.run_written(fed)
+            return self.run_eagerly(fed)
         return self.note(fed)
 
-    def run_written(self, fed: Tensor | None) -> Outputs:
+    def run_eagerly(self, fed: Tensor | None) -> Outputs:
         assert self.advance is not None
         with step_mode(self.leaves[0].device):
             self.form, outputs = self.advance(self.frame, fed)
@@ -96,7 +96,7 @@ class Taped:
         self.leaves = inputs[: len(self.leaves)]
         recording = Recording(inputs, before, unit=None if self.apart else 1)
         with recording:
-            outputs = self.run_written(None if fed is None else inputs[-1])
+            outputs = self.run_eagerly(None if fed is None else inputs[-1])
         recording.end([*self.leaves, *outputs])
         self.tries -= 1
         if recording.reason is not None:

@@ -252,10 +252,10 @@ def _allowed(roles: Roles, writing: Writing, moves: Moves) -> Tensor:
 
 def _written(stack: Tensor, rows: Tensor, depth: Tensor, bracket: Bracket) -> Tensor:
     """Write `bracket` into the stack at `depth`, in the given rows."""
-    here = rows[:, None] & (
+    is_target = rows[:, None] & (
         torch.arange(1, stack.shape[1] + 1, device=stack.device) == depth[:, None]
     )  # (rows, max_depth)
-    return torch.where(here[..., None], torch.stack(bracket, 1)[:, None], stack)
+    return torch.where(is_target[..., None], torch.stack(bracket, 1)[:, None], stack)
 
 
 def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
@@ -264,17 +264,14 @@ def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
             f"opens ({len(tokens.opens)}) and closes ({len(tokens.closes)}) must have the same labels in the same order"
         )
     if not tokens.opens or not tokens.words:
-        raise UserError("a tree needs at least one label to open and close, and one token that stands for a word")
+        raise UserError("a tree needs at least one label to open and close, and one token for a word")
     roles = [*tokens.opens, *tokens.closes, *tokens.words, *{tokens.start, tokens.end}]
     for token in roles:
         if not 0 <= token < vocabulary:
             raise UserError(f"token ({token}) must be at least 0 and below vocabulary ({vocabulary})")
     twice = sorted(token for token, count in Counter(roles).items() if count > 1)
     if twice:
-        raise UserError(
-            f"token ({twice[0]}) has two roles; each token must have one: to open, to close, to stand for a word, to"
-            " start or to end"
-        )
+        raise UserError(f"token ({twice[0]}) has two roles; each token must have one: open, close, word, start or end")
 
 
 def _check_lengths(lengths: Tensor) -> None:

@@ -22,7 +22,7 @@ from clew.inspection.heads import head_names, heads_off, why_headless
 from clew.instruments.instrument import Choices, Instrument, Text
 from clew.instruments.reading import read
 from clew.instruments.subjects.subject import Subject
-from clew.tasks.offers import Given, Reading, TokenScores
+from clew.tasks.offers import ModelInput, Reading, TokenScores
 
 MOST_ROWS = 15
 
@@ -46,7 +46,7 @@ def turned(before: Tensor, after: Tensor) -> Tensor:
 def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
     subject = subjects[0]
     if not options.heads:
-        raise UserError("name the heads to switch off, such as heads=1.1,2.3; `clew look attention` shows them")
+        raise UserError("name the heads to switch off, such as heads=1.1,2.3; the instrument attention shows them")
     reading = read(subject, options.text, options.target, into=options.into)
     scores: TokenScores | None = subject.offers.scores_tokens(reading) if subject.has("scores_tokens") else None
     before = observe(subject, reading, scores)
@@ -92,7 +92,7 @@ class Seen(NamedTuple):
 def observe(subject: Subject, reading: Reading, scores: TokenScores | None) -> Seen:
     hidden = reading.hidden()
     judges = subject.has("judges") and not subject.pairs
-    labels = dict(subject.offers.judges(Given(reading.text)).probabilities) if judges else None
+    labels = dict(subject.offers.judges(ModelInput(reading.text)).probabilities) if judges else None
     with torch.no_grad():
         log_probs = None if scores is None else scores.output(hidden)[0].float().log_softmax(-1).cpu()
     return Seen(hidden[0].cpu(), log_probs, labels)

@@ -15,7 +15,7 @@ from clew.drawing.views import ColouredText, Heatmap, Note, Part, Table, View
 from clew.inspection.attribution import Attribution, input_x_gradient, integrated_gradients, occlusion
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.subjects.subject import Subject
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.uses.explaining import Explained
 
 ROUGH = 0.05
@@ -78,7 +78,7 @@ def baseline_of(explained: Explained, x: Tensor, kind: str | None) -> Tensor:
     return explained.replaced()
 
 
-def explain(subject: Subject, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+def explain(subject: Subject, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
     """Return the requested score: `of` is a class, tag or token; `place` a tagged word, a token of the target, or a
     mask."""
     if given.target is not None and not subject.has("own_target"):
@@ -94,7 +94,7 @@ def explain(subject: Subject, given: Given, of: str | None = None, place: int | 
 def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions) -> View:
     subject = subjects[0]
     with evaluating([subject.module]):
-        given = Given(options.text, options.target, options.into, options.second)
+        given = ModelInput(options.text, options.target, options.into, options.second)
         explained = explain(subject, given, options.of, options.place)
         attribution = attribute(explained, options)
     values = by_place(explained, attribution).float().cpu().tolist()

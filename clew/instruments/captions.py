@@ -19,7 +19,7 @@ from clew.instruments.word_alignment import layer_choices
 from clew.sources.inputs import InputReader
 from clew.sources.picture_inputs import PictureReader
 from clew.sources.region_inputs import small_picture
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.shared.picture_looks import SentenceLooks, picture_in
 
 LONGEST = 336
@@ -51,7 +51,7 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
     reader: InputReader = subject.offers.reader
     if not options.text:
         raise UserError("caption needs a picture; name a file: text=FILE")
-    given = Given(options.text, options.target, boxes=options.boxes, phrases=options.phrases)
+    given = ModelInput(options.text, options.target, boxes=options.boxes, phrases=options.phrases)
     sentences: list[SentenceLooks] = subject.offers.looks(given, options.layer, subject.decoding)
     text = " ".join(sentence.text for sentence in sentences)
     drawn = drawn_over(reader, picture_in(given, reader))

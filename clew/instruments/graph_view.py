@@ -157,7 +157,9 @@ def find_module(model: nn.Module, path: str) -> tuple[str, nn.Module]:
     modules = {name: part for name, part in model.named_modules() if name}
     if path:
         if path not in modules:
-            raise UserError(f"the model has no part '{path}'{did_you_mean(path, modules)} `clew look taps` lists them")
+            raise UserError(
+                f"the model has no part '{path}'{did_you_mean(path, modules)} the instrument taps lists them"
+            )
         return path, modules[path]
     layers = recurrent_layers(model)
     default = layers[0].path if layers else next((name for name in modules if name.endswith("layers.0")), "body")

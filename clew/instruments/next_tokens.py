@@ -16,7 +16,7 @@ from clew.drawing.views import Bars, Part, View, bar_names
 from clew.inspection.bits import entropy
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.subjects.subject import Looked, Subject, subject_of
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.text.tokenizer import Tokenizer
 
 OTHERS = "all others"
@@ -85,7 +85,7 @@ def expected_next(model: Looked, options: NextOptions) -> list[Likeliest]:
 
 def expectations(subject: Subject, options: NextOptions) -> list[Any]:
     with evaluating([subject.module]):
-        return list(subject.offers.expects(Given(options.text, options.target, options.into)))
+        return list(subject.offers.expects(ModelInput(options.text, options.target, options.into)))
 
 
 def look_next(subjects: Sequence[Subject], options: NextOptions) -> View:

@@ -9,8 +9,8 @@ from clew.core.errors import UserError
 from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View, bar_names
 from clew.instruments.instrument import HeadsOff, Instrument, Text
 from clew.instruments.subjects.subject import Subject
-from clew.runs.asking import says_nothing
-from clew.tasks.offers import Given, Judged
+from clew.runs.asking import is_empty
+from clew.tasks.offers import Judged, ModelInput
 from clew.tasks.shared.reading import no_text
 
 MOST_BARS = 30
@@ -27,13 +27,13 @@ class PredictionOptions(Section):
 
 def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) -> View:
     subject = subjects[0]
-    if says_nothing(options.text):
+    if is_empty(options.text):
         raise no_text()
     if subject.pairs and options.second is None:
         raise UserError(f"{subject.name} judges two texts together; give the other one as second=")
     if subject.pairs is False and options.second is not None:
         raise UserError(f"{subject.name} judges one text; leave second= out")
-    judged: Judged = subject.offers.judges(Given(options.text, second=options.second))
+    judged: Judged = subject.offers.judges(ModelInput(options.text, second=options.second))
     return tags_of(judged) if judged.words else labels_of(judged, options.also)
 
 

@@ -10,7 +10,7 @@ A model that reads and writes (a translator, a parser) reads a text and writes a
 from clew.core.errors import UserError
 from clew.instruments.instrument import Text
 from clew.instruments.subjects.subject import Looked, subject_of
-from clew.tasks.offers import Given, Reading
+from clew.tasks.offers import ModelInput, Reading
 
 
 def read(model: Looked, text: Text, target: str | None = None, *, into: str = "", any_length: bool = False) -> Reading:
@@ -22,7 +22,7 @@ def read(model: Looked, text: Text, target: str | None = None, *, into: str = ""
     subject = subject_of(model)
     if (why := subject.lacks("reads")) is not None:
         raise UserError(why)
-    given = Given(text, target, into)
+    given = ModelInput(text, target, into)
     if subject.has("own_target"):
         if target is None:
             given = given._replace(target=subject.offers.own_target(given, subject.decoding))

@@ -19,7 +19,7 @@ from clew.instruments.reading import read
 from clew.instruments.subjects.sentences import SentenceOptions, find_sentences, level_names, level_words
 from clew.instruments.subjects.subject import Subject, subject_names
 from clew.layers.attending.heads import CROSS, DECODER, OWN
-from clew.runs.asking import says_nothing
+from clew.runs.asking import is_empty
 from clew.tasks.offers import Reading
 
 MOST_QUERIES = 64
@@ -66,7 +66,7 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     """Show, for every kind of attention with at least two heads, their divergences as a heatmap and as a map on which
     similar heads are near. Heads that are off are left out."""
     subject = subjects[0]
-    is_given = not says_nothing(options.text) or subject.has_inputs
+    is_given = not is_empty(options.text) or subject.has_inputs
     texts = [options.text] if is_given else fitting_texts(subject, options)
     totals: dict[str, np.ndarray] = {}
     names_of: dict[str, dict[str, list[str]]] = {}
@@ -122,9 +122,7 @@ def fitting_texts(subject: Subject, options: HeadsOptions) -> list[str]:
     texts = (" ".join(words) for words in find_sentences(subject, options.corpus, MOST_DRAWN * options.sentences))
     found = list(islice((text for text in texts if fits(subject, text)), options.sentences))
     if not found:
-        raise UserError(
-            f"no sentence of {options.corpus} fits into the model's positions; give a short one with --text"
-        )
+        raise UserError(f"no sentence of {options.corpus} fits into the model's positions; give a short one (text=...)")
     return found
 
 

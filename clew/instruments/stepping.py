@@ -15,7 +15,7 @@ from clew.inspection.heads import heads_off
 from clew.instruments.instrument import Text
 from clew.instruments.next_tokens import Likeliest, likeliest
 from clew.instruments.subjects.subject import Looked, subject_of
-from clew.tasks.offers import Begun, Given
+from clew.tasks.offers import Begun, ModelInput
 from clew.text.tokenizer import Tokenizer
 
 
@@ -60,7 +60,7 @@ def next_step(
     if (why := subject.lacks("steps")) is not None:
         raise UserError(f"{why}; models that go on from a text or write a target do")
     with heads_off(subject.module, off), evaluating([subject.module]):
-        begun: Begun = subject.offers.steps(Given(text, into=into))
+        begun: Begun = subject.offers.steps(ModelInput(text, into=into))
         check_chosen(begun, chosen)
         log_probs = read_on(begun.stepper, begun.start, chosen)  # (1 + chosen, vocabulary)
     return Step(

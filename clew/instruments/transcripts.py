@@ -13,7 +13,7 @@ from clew.core.config import Section
 from clew.drawing.views import Note, Part, Spelled, Table, View
 from clew.instruments.instrument import HeadsOff, Instrument, Text
 from clew.instruments.subjects.subject import Subject
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 
 
 class TranscriptOptions(Section):
@@ -25,7 +25,7 @@ class TranscriptOptions(Section):
 
 def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) -> View:
     subject = subjects[0]
-    heard = subject.offers.spells(Given(options.text), subject.decoding)
+    heard = subject.offers.spells(ModelInput(options.text), subject.decoding)
     looked = heard.attention
     weights = looked.weights.float().numpy()
     facts = {"file": str(options.text), "text": heard.text, "log_prob": heard.log_prob, **looked.as_json()}

@@ -16,8 +16,8 @@ from clew.drawing.views import Heatmap, Part, Table, View
 from clew.inspection.heads import CROSS, attending_layers
 from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.subjects.subject import Subject
-from clew.runs.asking import says_nothing
-from clew.tasks.offers import Given
+from clew.runs.asking import is_empty
+from clew.tasks.offers import ModelInput
 from clew.tasks.shared.alignment import Alignment
 from clew.tasks.shared.reading import no_text
 
@@ -40,9 +40,9 @@ def crossing(places: Sequence[int]) -> float:
 
 def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) -> View:
     subject = subjects[0]
-    if says_nothing(options.text):
+    if is_empty(options.text):
         raise no_text()
-    given = Given(options.text, options.target, options.into)
+    given = ModelInput(options.text, options.target, options.into)
     target = options.target if options.target is not None else subject.offers.own_target(given, subject.decoding)
     alignment: Alignment = subject.offers.aligns(given._replace(target=target), options.layer)
     weights = alignment.by_word().float().numpy()

@@ -39,7 +39,7 @@ def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = Fals
             if pairs and not checkpoint.pairs:
                 raise UserError(
                     f"{path}: only a classifier reads two texts together, and this is a {checkpoint.architecture};"
-                    " leave --pairs out"
+                    " leave pairs=True out"
                 )
             pair_settings = {"data": {"second": "second"}} if pairs else {}
             return write_imported(replace(checkpoint, settings={**checkpoint.settings, **pair_settings}), out, path)

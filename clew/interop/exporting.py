@@ -52,11 +52,11 @@ def export_run(
 
 def check_folder(folder: Path, force: bool) -> None:
     if is_run(folder):
-        raise UserError(f"{folder} is a run; choose another folder with --out")
+        raise UserError(f"{folder} is a run; choose another folder")
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; --out takes a folder")
+        raise UserError(f"{folder} is a file; choose another folder")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise UserError(f"{folder} is not empty; choose another folder with --out, or replace its files with --force")
+        raise UserError(f"{folder} is not empty; choose another folder, or replace its files with force=True")
 
 
 def remove(folder: Path) -> None:

@@ -76,6 +76,6 @@ def find_onnx() -> Any:
         return import_module("onnxscript"), import_module("onnx")
     except ModuleNotFoundError as error:
         raise UserError(
-            f"exporting to ONNX needs {error.name}, which is not installed; `pip install 'clew[onnx]'`, or use `--to"
-            " torch`"
+            f"exporting to ONNX needs {error.name}, which is not installed; `pip install 'clew[onnx]'`, or use"
+            " format='torch'"
         ) from None

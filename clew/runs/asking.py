@@ -1,5 +1,5 @@
-"""Asking a run: which uses it has, rows and options from plain values, and answers in the order of the rows. Knows no
-command line and no server, which ask in the same way."""
+"""Use a run: its uses by verb, rows and options read from plain values, and answers in the order of the rows. The
+command line and the server both call this module; it knows neither of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -24,12 +24,12 @@ def entry_of(config: Config) -> TaskEntry:
 
 
 def own_verb(config: Config) -> str:
-    """What a run of this config is for; one that answers nothing by itself is evaluated."""
+    """Return the main verb of a run with this config; `evaluate` if its task has no use of its own."""
     return next(iter(entry_of(config).uses), "evaluate")
 
 
 def uses_of(run: "Run") -> dict[str, Use[Any, Any]]:
-    """What may be asked of a run, by verb: its task's own uses first, then those that many tasks offer."""
+    """Return a run's uses by verb: its task's own uses first, then those shared by many tasks."""
     own = entry_of(run.config).uses
     return {
         **own,
@@ -38,35 +38,33 @@ def uses_of(run: "Run") -> dict[str, Use[Any, Any]]:
 
 
 def find_use(run: "Run", verb: str) -> Use[Any, Any]:
-    """Refuses what other runs do, with what this one does."""
+    """Return a run's use; refuse a verb that it does not have and name one that it has."""
     own = entry_of(run.config).uses
     uses = own if verb in own else uses_of(run)
     if verb not in uses:
         task, does = run.config.task.name, own_verb(run.config)
-        raise UserError(
-            f"{run.folder} is a run of the task {task}, which does not {verb}; `clew {does}` is what it does"
-        )
+        raise UserError(f"{run.folder} is a run of the task {task}, which cannot {verb}; use `clew {does}`")
     return uses[verb]
 
 
 def takes_pairs(run: "Run") -> bool:
-    """Whether a row of its own use has two fields that must be given: two texts together."""
+    """Whether a row of the run's main use has more than one required field, such as two texts."""
     use = next(iter(entry_of(run.config).uses.values()), None)
     if use is None:
         return False
     fields = use.row_type(run.config.data, use.options()).model_fields.values()
-    found: bool = sum(field.is_required() for field in fields) > 1
-    return found
+    num_required: int = sum(field.is_required() for field in fields)
+    return num_required > 1
 
 
 def own_values(config: Config, options: type[Options]) -> dict[str, Any]:
-    """What the run's config says of options that it has too."""
+    """Return the values of the options that the run's config also has."""
     own = {**config.decoding.model_dump(), "seed": config.seed}
     return {name: value for name, value in own.items() if name in options.model_fields}
 
 
 def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -> Any:
-    """The use's options: those that are given, and else the run's own."""
+    """Return the use's options: the given values, with the run's own as defaults."""
     fields = use.options.model_fields
     given = {
         name: value
@@ -77,11 +75,11 @@ def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -
 
 
 def read_rows(kind: type[Section], given: Any, name: str, first: int = 1) -> list[Any]:
-    """Rows of plain values: a text each, or where a row has several fields these in a tuple, or an object with its
-    fields. `name` is the run's, for what is said of a row that does not fit."""
+    """Read rows from plain values: each is a text, a tuple of its fields if it has several, or an object with its
+    fields. `name` is the run's name, for error messages."""
     if not isinstance(given, Iterable) or isinstance(given, (Mapping, bytes)):
         raise UserError(f"expected a text, or a list of texts, found {shown(given)}")
-    return [read_row(kind, each, f"text {number}", name) for number, each in enumerate(given, start=first)]
+    return [read_row(kind, value, f"text {number}", name) for number, value in enumerate(given, start=first)]
 
 
 def read_row(kind: type[Section], given: Any, place: str, name: str) -> Any:
@@ -105,7 +103,7 @@ def read_row(kind: type[Section], given: Any, place: str, name: str) -> Any:
 
 
 def takes(kind: type[Section], field: str, value: Any) -> bool:
-    """Whether a field takes a value."""
+    """Whether a field accepts a value."""
     try:
         field_type(kind, field).validate_python(value, strict=True)
     except ValidationError:
@@ -115,54 +113,50 @@ def takes(kind: type[Section], field: str, value: Any) -> bool:
 
 @cache
 def field_type(kind: type[Section], field: str) -> TypeAdapter[Any]:
-    """The validator of a field. Making one takes longer than the rest of a short request, so that a server keeps
-    them."""
+    """Return the validator of a field; cached because creating one takes longer than the rest of a short request."""
     annotation: Any = kind.model_fields[field].annotation
     return TypeAdapter(annotation)
 
 
 def is_blank(row: Section) -> bool:
-    """Whether a text that a row must have is empty, or spaces alone; where it may have one of several, whether all
-    are."""
-    needed = [getattr(row, name) for name, field in type(row).model_fields.items() if field.is_required()]
-    return (
-        any(map(says_nothing, needed)) if needed else all(says_nothing(value) for _, value in row if value is not None)
-    )
+    """Whether a required field of a row is empty or only spaces; if no field is required, whether all fields are."""
+    required = [getattr(row, name) for name, field in type(row).model_fields.items() if field.is_required()]
+    return any(map(is_empty, required)) if required else all(is_empty(value) for _, value in row if value is not None)
 
 
-def says_nothing(value: Any) -> bool:
+def is_empty(value: Any) -> bool:
     return not value.strip() if isinstance(value, str) else value in ([], ())
 
 
 def answer_rows(
     use: Use[Any, Any], tasks: Sequence[Any], rows: Sequence[Any], options: Any, numbers: Sequence[int] | None = None
 ) -> list[Any]:
-    """An answer to each row; None to a blank one, where the use has none."""
+    """Return the answer to each row; None for a blank row, unless the use answers those."""
     numbers = list(range(1, len(rows) + 1)) if numbers is None else numbers
-    there = [place for place, row in enumerate(rows) if use.answers_blank or not is_blank(row)]
-    found = (
-        use.answer(tasks, [rows[place] for place in there], options, [numbers[place] for place in there])
-        if there
+    places = [place for place, row in enumerate(rows) if use.answers_blank or not is_blank(row)]
+    answers = (
+        use.answer(tasks, [rows[place] for place in places], options, [numbers[place] for place in places])
+        if places
         else []
     )
-    answers = dict(zip(there, found, strict=True))
-    return [answers.get(place) for place in range(len(rows))]
+    by_place = dict(zip(places, answers, strict=True))
+    return [by_place.get(place) for place in range(len(rows))]
 
 
 def check_together(runs: Sequence["Run"], verb: str) -> None:
-    """Runs that answer together read and write the same tokens."""
+    """Refuse an ensemble of runs that do not read and write the same tokens."""
     if not runs:
         raise UserError(f"there is no run to {verb} with; give at least one")
     for run in runs:
         use = find_use(run, verb)
         if len(runs) > 1 and not use.together:
-            raise UserError(f"several runs do not {verb} together; give one of them")
+            raise UserError(f"several runs cannot {verb} together; give one of them")
         for role, vocabulary in runs[0].vocabularies.items():
             if role not in run.vocabularies or run.vocabularies[role].hash != vocabulary.hash:
                 raise UserError(
                     f"runs that {verb} together need the same tokens, but the {role} vocabularies of {runs[0].folder}"
-                    f" and {run.folder} differ; train them on the same data with the same text settings, other seeds or"
-                    " models being free"
+                    f" and {run.folder} differ; train them on the same data with the same text settings (seed and model"
+                    " may differ)"
                 )
 
 
@@ -175,11 +169,12 @@ def ask(
     first: int = 1,
     beside: Sequence["Run"] = (),
 ) -> list[Any]:
-    """What a run answers to rows of plain values, or several runs together: an answer each, None to what is blank. Runs
-    `beside` help."""
+    """Return the answers of a run, or of several runs as an ensemble, to rows of plain values; None for a blank row.
+    The runs `beside` them help with the answer, such as a draft model."""
     check_together(runs, verb)
     use = find_use(runs[0], verb)
     options = read_options(use, runs[0].config, given)
     rows = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
-    read = [row for row in rows for _ in range(getattr(options, "samples", 1))]
-    return answer_rows(use, [run.task for run in (*runs, *beside)], read, options, range(first, first + len(read)))
+    repeated = [row for row in rows for _ in range(getattr(options, "samples", 1))]
+    numbers = range(first, first + len(repeated))
+    return answer_rows(use, [run.task for run in (*runs, *beside)], repeated, options, numbers)

@@ -1,4 +1,4 @@
-"""From a config to its parts: tokenizer, body, task, device."""
+"""Build the parts that a config describes: tokenizer, body and task."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from clew.core.devices import choose_device
 from clew.core.errors import UserError
 from clew.core.files import cache_folder
 from clew.core.types import Body, Source
-from clew.data.files.measures import measured
+from clew.data.files.measures import cached_extent
 from clew.data.splits import Spread
 from clew.models import MODELS, SHAPES
 from clew.runs.config import Config, TextConfig
-from clew.runs.embedding import build_body, build_read, check_embedding, source_of
+from clew.runs.embedding import build_body, build_borrowed, check_embedding, source_of
 from clew.runs.memory import build_within_memory
 from clew.runs.transfer import ENCODER, put_adapters
 from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
@@ -27,7 +27,9 @@ from clew.text.train import END, TOKENIZERS
 
 def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
     if text.learn_from is not None:
-        length = measured(source, cache_folder()).num_characters if hasattr(source, "pieces") else sum(map(len, source))
+        length = (
+            cached_extent(source, cache_folder()).num_characters if hasattr(source, "pieces") else sum(map(len, source))
+        )
         source = Spread(source, length, text.learn_from)
     return TOKENIZERS[text.tokenizer](
         source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials
@@ -35,18 +37,18 @@ def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[
 
 
 def train_side(text: TextConfig, texts: Iterable[str], specials: Sequence[str]) -> Tokenizer:
-    """A tokenizer of sequences that end: characters have no token of their own for that."""
+    """Train a tokenizer for one side of a pair. A character tokenizer gets an end token, which it lacks by default."""
     return train_tokenizer(text, texts, [END, *specials] if text.tokenizer == "character" else specials)
 
 
 def sources_of(config: Config, vocabularies: dict[str, Any]) -> list[Source]:
-    """What a task's body reads; of one with an encoder what it writes, and what it reads."""
+    """Return the sources that a task's body reads; for a body with an encoder, the target's and then the source's."""
     if "tokenizer" in vocabularies:
         words = source_of(config, vocabularies)
         return [GraphNodes(words, len(vocabularies[EDGE_TYPES]) + 1) if EDGE_TYPES in vocabularies else words]
     roles = ["input"] if "input" in vocabularies else [role for role in ("target", "source") if role in vocabularies]
-    kept = [vocabularies[role] for role in roles]
-    return [each.source() if isinstance(each, InputReader) else Tokens(each.vocabulary) for each in kept]
+    readers = [vocabularies[role] for role in roles]
+    return [reader.source() if isinstance(reader, InputReader) else Tokens(reader.vocabulary) for reader in readers]
 
 
 def build_task(
@@ -57,19 +59,19 @@ def build_task(
     to_train: bool = True,
     stored: int | None = None,
 ) -> nn.Module:
-    """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its
-    training. `sources` are what its body reads, where the vocabularies do not tell; `stored` is how many numbers its
-    weights' file has, where it is to be filled from one: a config that describes a larger model is refused before that
-    is built."""
+    """Build the untrained task of a config, deterministic for a given seed. Refuse a task that, with its training if
+    `to_train`, does not fit into memory. `sources` overrides the sources that follow from the vocabularies. `stored` is
+    the number of values in the weights file that will be loaded: a config that describes a much larger model is refused
+    before it is built."""
     check_source(config, reads="source" in vocabularies)
     check_embedding(config)
-    read = sources_of(config, vocabularies) if sources is None else sources
+    sources = sources_of(config, vocabularies) if sources is None else sources
 
     def build() -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            encoder = build_read(vocabularies[ENCODER]) if ENCODER in vocabularies else None
-            body = build_body(config, *read, encoder=encoder)
+            encoder = build_borrowed(vocabularies[ENCODER]) if ENCODER in vocabularies else None
+            body = build_body(config, *sources, encoder=encoder)
             kind = TASKS[config.task.name]
             check_needs(kind.needs, body, config)
             task = kind.build(body, vocabularies, config.task)
@@ -77,11 +79,11 @@ def build_task(
             return task
 
     device = choose_device(config.device)[0] if to_train else None
-    return build_within_memory(build, config, max(source.width for source in read), device, stored)
+    return build_within_memory(build, config, max(source.width for source in sources), device, stored)
 
 
 def check_source(config: Config, *, reads: bool) -> None:
-    """A body with an encoder is for a task with a source, and the other way round."""
+    """Refuse a body with an encoder for a task without a source, and the reverse."""
     task, family = config.task.name, config.model.family
     if MODELS[family].encodes == reads:
         return
@@ -92,7 +94,7 @@ def check_source(config: Config, *, reads: bool) -> None:
 
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
-    """Any body works with any task whose needs it offers; a sentence lists those that would do."""
+    """Refuse a body that lacks what the task needs, and name the model families that have it."""
     task, family = config.task.name, config.model.family
     plain = {name: other for name, other in MODELS.items() if not other.encodes}
     reads, given = MODELS[family].reads, {*needs, *TASKS[task].gives}
@@ -116,4 +118,4 @@ NEEDS = {
     "graph": "reads a graph",
     "directions": "reads in two directions that never meet",
 }
-"""What a body does that offers it, where it is no adjective."""
+"""Phrases for the needs that are not adjectives: "a body that ..."."""

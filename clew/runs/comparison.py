@@ -1,5 +1,5 @@
-"""Runs side by side: those that differ in the seed alone are one group, with a mean, a spread, and a test against
-another group."""
+"""Compare runs: runs that differ only in the seed form a group with a mean, a standard deviation, and a significance
+test against another group."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from clew.runs.settings.fields import SCHEDULE, fields_of, in_steps
 from clew.tasks import TASKS
 
 WITHOUT_EFFECT = ("device", "training.log_every", "training.save_every")
-"""Settings that change nothing of what is measured; runs that differ in them are still one group."""
+"""Settings that do not affect the results; runs that differ in them are still in one group."""
 LOWER_IS_BETTER = (
     "loss",
     "perplexity",
@@ -35,14 +35,14 @@ LOWER_IS_BETTER = (
     "cer",
 )
 TOKEN_MEASURES = ("loss", "perplexity")
-"""Measures per token, which compare between runs with the same tokens only."""
+"""Measures per token, which are comparable only between runs with the same tokens."""
 PAIRED = {"bootstrap": "paired bootstrap", "randomisation": "approximate randomisation"}
-"""Tests over the examples that two groups were both scored on."""
+"""Tests over examples that both groups were scored on."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one config but for the seed. `label` says what sets the group apart from the others."""
+    """Runs of the same config with different seeds. `label` tells the group from the others."""
 
     label: str
     runs: tuple[Summary, ...]
@@ -55,13 +55,13 @@ class Group:
         return fmean(scores) if scores else None
 
     def spread(self, measure: str) -> float | None:
-        """The sample's standard deviation over seeds; None where there is one seed."""
+        """Return the sample standard deviation over seeds; None for a single seed."""
         scores = self.scores(measure)
         return stdev(scores) if len(scores) > 1 else None
 
 
 class Verdict(NamedTuple):
-    """What a test said of two groups: which test it was, its p-value, and over how many values."""
+    """The result of a significance test of two groups: the test's name, its p-value, and what it was computed over."""
 
     name: str
     p: float | None
@@ -73,18 +73,18 @@ def lower_is_better(measure: str) -> bool:
 
 
 def group_runs(runs: Iterable[Summary]) -> tuple[list[Group], list[str]]:
-    """Groups in the order of their first runs, and a sentence on each run left out: a second one of the same seed says
-    nothing new."""
-    found: dict[str, dict[int, Summary]] = {}
+    """Return groups in the order of their first runs, and a note on each run that was left out because another run has
+    the same settings and seed."""
+    groups: dict[str, dict[int, Summary]] = {}
     notes = []
     for run in runs:
         fields = identity(run)
         fields[SCHEDULE] = in_steps(fields[SCHEDULE], run.config.training.steps)
-        seeds = found.setdefault(json.dumps([fields, len(run.averaged)], sort_keys=True), {})
+        seeds = groups.setdefault(json.dumps([fields, len(run.averaged)], sort_keys=True), {})
         twin = seeds.setdefault(run.config.seed, run)
         if twin is not run:
-            notes.append(f"{run.folder} has the settings and the seed of {twin.folder}, and is left out")
-    members = [tuple(run for _, run in sorted(seeds.items())) for seeds in found.values()]
+            notes.append(f"{run.folder} is skipped: it has the same settings and seed as {twin.folder}")
+    members = [tuple(run for _, run in sorted(seeds.items())) for seeds in groups.values()]
     return [
         Group(label, runs) for label, runs in zip(labels([runs[0] for runs in members]), members, strict=True)
     ], notes
@@ -97,31 +97,31 @@ def identity(run: Summary) -> dict[str, Any]:
 
 
 def labels(runs: Sequence[Summary]) -> list[str]:
-    """What sets one run of each group apart: the recipe where there are several, and the fields that differ within a
+    """Return a label for one run of each group: its recipe if there are several, and the fields that differ within the
     recipe."""
-    several = len({run.config.recipe for run in runs}) > 1
-    found = []
+    has_several_recipes = len({run.config.recipe for run in runs}) > 1
+    texts = []
     for run in runs:
-        own = [other for other in runs if other.config.recipe == run.config.recipe]
-        fields = [name for name, _ in differing([identity(other) for other in own])]
-        ends = [name.rpartition(".")[2] for name in fields]
-        words = [
-            f"{end if ends.count(end) == 1 else name}={spelt(identity(run).get(name))}"
-            for name, end in zip(fields, ends, strict=True)
+        siblings = [other for other in runs if other.config.recipe == run.config.recipe]
+        fields = [name for name, _ in differing([identity(sibling) for sibling in siblings])]
+        short_names = [name.rpartition(".")[2] for name in fields]
+        values = [
+            f"{short if short_names.count(short) == 1 else name}={spelt(identity(run).get(name))}"
+            for name, short in zip(fields, short_names, strict=True)
         ]
         words = [
-            *([run.config.recipe] if several or not words else []),
-            *words,
+            *([run.config.recipe] if has_several_recipes or not values else []),
+            *values,
             *(["averaged"] if run.averaged else []),
         ]
-        found.append(" ".join(words))
-    return found
+        texts.append(" ".join(words))
+    return texts
 
 
 def differing(settings: Sequence[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """The fields that are not the same in all settings, with the value in each; None where one has no such field."""
-    names = dict.fromkeys(name for each in settings for name in each)
-    rows = [(name, [each.get(name) for each in settings]) for name in names]
+    """Return the fields that differ between settings, with the value in each; None where the field is missing."""
+    names = dict.fromkeys(name for fields in settings for name in fields)
+    rows = [(name, [fields.get(name) for fields in settings]) for name in names]
     return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
 
 
@@ -134,7 +134,7 @@ def spelt(value: Any) -> str:
 
 
 def ranked(groups: Iterable[Group], measure: str) -> list[Group]:
-    """The best mean first; groups without the measure are refused."""
+    """Sort groups by a measure, best mean first and groups without it last; refuse a measure that no group has."""
     groups = list(groups)
     known = sorted({name for group in groups for run in group.runs for name in run.best})
     if measure not in known:
@@ -146,10 +146,12 @@ def ranked(groups: Iterable[Group], measure: str) -> list[Group]:
 
 
 def compare_groups(group: Group, other: Group, measure: str, test: str = "bootstrap") -> tuple[Verdict, list[str]]:
-    """Whether two groups differ by more than chance. Where all their runs were scored on the same examples, a paired
-    test over those, a member of PAIRED: of the measure itself, a group's being the mean of its runs', where the runs
-    have its statistics, and else of the examples' scores. Else Welch's test over at least two seeds each; else no test.
-    With it, what stood in the way."""
+    """Test whether two groups differ significantly; return the verdict and notes on why a better test was impossible.
+
+    If all runs were scored on the same examples, the test is paired over the examples and is a member of PAIRED: of the
+    measure itself if the runs have its statistics (a group's value is the mean over its runs), else of the examples'
+    scores. Otherwise it is Welch's test if both groups have at least two seeds, and otherwise there is no test.
+    """
     if test not in PAIRED:
         raise unknown("test", test, PAIRED)
     notes: list[str] = []
@@ -160,7 +162,7 @@ def compare_groups(group: Group, other: Group, measure: str, test: str = "bootst
                 verdict, remarks = compare_examples(group, other, first, second, measure, test)
                 return verdict, [*notes, *remarks]
             notes.append(
-                f"the predictions of {group.label} and of {other.label} are of different examples, so that they are"
+                f"the predictions of {group.label} and {other.label} are of different examples, so the groups are"
                 " compared over seeds"
             )
     except UserError as error:
@@ -178,43 +180,43 @@ Records = dict[str, dict[str, Any]]
 def compare_examples(
     group: Group, other: Group, first: list[Records], second: list[Records], measure: str, test: str
 ) -> tuple[Verdict, list[str]]:
-    """A paired test over the same examples, and what it is of where that is not the measure asked for."""
+    """Return a paired test over the same examples, and a note if it is not of the requested measure."""
     ids, name = list(first[0]), measure.rpartition(".")[2]
-    rows = [
-        statistics_of(run, [records[id] for id in ids], name)
-        for runs, found in ((group.runs, first), (other.runs, second))
-        for run, records in zip(runs, found, strict=True)
+    statistics = [
+        statistics_of(run, [by_id[id] for id in ids], name)
+        for runs, predictions in ((group.runs, first), (other.runs, second))
+        for run, by_id in zip(runs, predictions, strict=True)
     ]
-    formulas = {None if found is None else found[0] for found in rows}
+    formulas = {None if pair is None else pair[0] for pair in statistics}
     if len(formulas) > 1 or None in formulas:
-        one, two = ([fmean(records[id]["score"] for records in found) for id in ids] for found in (first, second))
-        note = f"predictions.jsonl does not tell {measure} of single examples, so that p is of the mean of their scores"
+        one, two = ([fmean(by_id[id]["score"] for by_id in runs) for id in ids] for runs in (first, second))
+        note = f"predictions.jsonl has no {measure} of single examples, so p is of the mean of their scores"
         return Verdict(PAIRED[test], p_of_scores(one, two, test), f"scores of {counted(len(ids), 'example')}"), [note]
     (formula,) = formulas
     assert formula is not None
-    systems = tabulated([found[1] for found in rows if found is not None])
+    systems = tabulated([pair[1] for pair in statistics if pair is not None])
     pair, score = (systems[: len(first)], systems[len(first) :]), FORMULAS[formula]
     p = paired_score_bootstrap(*pair, score).p if test == "bootstrap" else approximate_randomisation(*pair, score)
     parts = dict.fromkeys(f"{predicted_part(run)}.{name}" for run in (*group.runs, *other.runs))
     notes = (
         []
         if list(parts) == [measure]
-        else [f"predictions.jsonl has other examples than {measure} is of; p is of {', '.join(parts)}"]
+        else [f"predictions.jsonl is not of the examples of {measure}; p is of {', '.join(parts)}"]
     )
     return Verdict(PAIRED[test], p, f"{named(name)} of {counted(len(ids), 'example')}"), notes
 
 
 def statistics_of(run: Summary, records: Sequence[dict[str, Any]], name: str) -> tuple[str, list[Row]] | None:
-    """The formula of a measure and every example's statistics; None where the predictions do not tell them."""
-    each: list[Statistics] = [record.get("statistics", {}) for record in records]
-    if not any(each):
-        each = recomputed_statistics(run.config.task, records)
-    of = "loss" if name == "perplexity" else name
-    formulas = {formula for statistics in each for formula in statistics.get(of, {})}
-    if len(formulas) != 1 or not formulas <= FORMULAS.keys() or not all(of in statistics for statistics in each):
+    """Return the formula of a measure and every example's statistics; None if the predictions do not have them."""
+    examples: list[Statistics] = [record.get("statistics", {}) for record in records]
+    if not any(examples):
+        examples = recomputed_statistics(run.config.task, records)
+    measure = "loss" if name == "perplexity" else name
+    formulas = {formula for example in examples for formula in example.get(measure, {})}
+    if len(formulas) != 1 or not formulas <= FORMULAS.keys() or not all(measure in example for example in examples):
         return None
     (formula,) = formulas
-    return "perplexity" if name == "perplexity" else formula, [statistics[of][formula] for statistics in each]
+    return "perplexity" if name == "perplexity" else formula, [example[measure][formula] for example in examples]
 
 
 def p_of_scores(first: Sequence[float], second: Sequence[float], test: str) -> float:
@@ -225,34 +227,34 @@ def p_of_scores(first: Sequence[float], second: Sequence[float], test: str) -> f
 
 
 def predicted_part(run: Summary) -> str:
-    """The part that a run's predictions are of: the last that was evaluated."""
+    """Return the part of the data that a run's predictions are of: the last one evaluated."""
     return "test" if any(name.startswith("test.") for name in run.best) else "valid"
 
 
 def group_records(group: Group) -> list[Records] | None:
-    """Every run's predictions by id; None where a run has none."""
-    read = [read_records(run.folder) for run in group.runs]
-    found = [{record["id"]: record for record in records} for records in read if records is not None]
-    if len(found) < len(group.runs):
+    """Return every run's predictions by id; None if a run has none."""
+    records_of_runs = [read_records(run.folder) for run in group.runs]
+    predictions = [{record["id"]: record for record in records} for records in records_of_runs if records is not None]
+    if len(predictions) < len(group.runs):
         return None
-    for run, by_id in zip(group.runs, found, strict=True):
-        if by_id.keys() != found[0].keys():
-            odd = len(by_id.keys() ^ found[0].keys())
+    for run, by_id in zip(group.runs, predictions, strict=True):
+        if by_id.keys() != predictions[0].keys():
+            num_unshared = len(by_id.keys() ^ predictions[0].keys())
             raise UserError(
-                f"{run.folder} and {group.runs[0].folder} have predictions of different examples ({odd} are in one of"
-                " them alone)"
+                f"{run.folder} and {group.runs[0].folder} have predictions of different examples ({num_unshared} are in"
+                " only one of them)"
             )
-    return found
+    return predictions
 
 
 def cautions(groups: Sequence[Group], measure: str) -> list[str]:
-    """What a reader of the numbers must know: other tokens, other texts, unfinished runs."""
-    found = []
+    """Return warnings about a comparison: different tokens, different texts, unfinished runs."""
+    warnings = []
     fields = [name for name, _ in group_differences(groups)]
     texts = [name for name in fields if name.startswith("data.")]
     tokens = [name for name in fields if name.startswith("text.")]
     if texts:
-        found.append(f"the groups read different texts ({', '.join(texts)}), so that their scores do not compare")
+        warnings.append(f"the groups read different texts ({', '.join(texts)}), so their scores are not comparable")
     if tokens and measure.rpartition(".")[2] in TOKEN_MEASURES:
         chosen = {run.measure for group in groups for run in group.runs} - {"loss"}
         fair = f"{measure.rpartition('.')[0]}.{min(chosen, default='bits_per_character')}"
@@ -260,17 +262,17 @@ def cautions(groups: Sequence[Group], measure: str) -> list[str]:
             run.measure != "loss" or TASKS[run.config.task.name].is_running for group in groups for run in group.runs
         )
         advice = f"; use --measure {fair}" if has_fair else ""
-        found.append(
-            f"the groups have different tokens ({', '.join(tokens)}), so that {measure} does not compare{advice}"
+        warnings.append(
+            f"the groups have different tokens ({', '.join(tokens)}), so {measure} is not comparable{advice}"
         )
     for group in groups:
         for run in group.runs:
             if run.state not in ("finished", "averaged"):
-                found.append(f"{run.folder} is {run.state} at step {run.step} of {run.config.training.steps}")
-    return found
+                warnings.append(f"{run.folder} is {run.state} at step {run.step} of {run.config.training.steps}")
+    return warnings
 
 
 def curve(run: Summary, measure: str) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Steps and values of what a run logged, such as `train.loss`; what is not finite is left out."""
+    """Return the steps and values of a logged measure, such as `train.loss`, without non-finite values."""
     points = [(record["step"], record[measure]) for record in run.records if is_number(record.get(measure))]
     return tuple(step for step, _ in points), tuple(value for _, value in points)

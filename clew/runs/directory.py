@@ -1,16 +1,16 @@
-"""A run directory: what is in it, how it is named, read and written. Only JSON and safetensors; nothing is ever
+"""A run directory: its files, and how it is named, read and written. Files are JSON or safetensors; nothing is ever
 unpickled.
 
-config.json           the resolved config, with a format number, a hash of itself and one of each file that stands beside it for good
+config.json           the resolved config, a format number, and hashes of the config and of the run's permanent files
 model.safetensors     the weights of the best evaluation
 vocabulary/           every tokenizer and label table, by role
-metrics.jsonl         one object a record: step, and what was measured
+metrics.jsonl         one object per record: the step and the measured values
 environment.json      versions and machine
-predictions.jsonl     scores of single examples, where an evaluation wrote them (clew.runs.folder.predictions)
-lock                  there while a process writes the run
-origin.json           of an imported run: the class that its checkpoint named, and the checkpoint's name
-code.py               a copy of the user's file, where the run used one
-checkpoints/          what is needed to go on (clew.training.checkpoints)
+predictions.jsonl     scores of single examples, if an evaluation wrote them (clew.runs.folder.predictions)
+lock                  exists while a process writes the run
+origin.json           imported runs: the class and the name of the checkpoint
+code.py               a copy of the user's code file, if the run used one
+checkpoints/          what is needed to resume (clew.training.checkpoints)
 """
 
 import hashlib
@@ -96,20 +96,20 @@ from clew.runs.settings.fields import differences
 from clew.runs.settings.upgrading import upgraded
 
 UNREADABLE = (SafetensorError, OSError, UnicodeDecodeError, RuntimeError, MemoryError)
-"""What safetensors raises of a file that it cannot read, or cannot map into memory."""
+"""The exceptions of safetensors for a file that it cannot read or map into memory."""
 
 
 def default_folder(config: Config, runs: Path = Path("runs"), *, again: bool = False) -> tuple[Path, list[str]]:
-    """Where a new run of this config goes, and how it differs from the newest run of the same recipe: runs/RECIPE, then
-    runs/RECIPE-2, ... A config that a run has already is refused, unless it is to be trained `again`."""
+    """Return the folder of a new run (runs/RECIPE, runs/RECIPE-2, ...) and its differences from the newest run of the
+    same recipe. A config that a run already has is refused, unless it is to be trained `again`."""
     folder, number, newest = runs / config.recipe, 1, None
     while folder.exists() and not is_abandoned(folder):
-        there = config_there(folder)
-        if there is not None:
-            newest = there
-            if not again and not differences(there, config):
+        existing = config_there(folder)
+        if existing is not None:
+            newest = existing
+            if not again and not differences(existing, config):
                 raise UserError(
-                    f"{folder} is a run of exactly these settings; go on with it by `--resume`, "
+                    f"{folder} is a run with exactly these settings; resume it with `--resume`, "
                     "or start another with `--out DIR` or another seed"
                 )
         number += 1
@@ -118,8 +118,8 @@ def default_folder(config: Config, runs: Path = Path("runs"), *, again: bool = F
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether a folder has only what a run leaves behind that was killed before its config, the last of its files, was
-    written."""
+    """Whether a folder has only the files of a run that was killed before it wrote its config, the last of its
+    files."""
     names = (
         {path.name.removesuffix(PARTIAL) for path in folder.iterdir()}
         if folder.is_dir() and not is_run(folder)
@@ -129,10 +129,10 @@ def is_abandoned(folder: Path) -> bool:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Drops what a process was writing when it was killed, and all of a run that never got its config."""
-    left = [*folder.glob(f"*{PARTIAL}"), *folder.glob(f"*/*{PARTIAL}")]
-    left += [folder / VOCABULARY, folder / ENVIRONMENT, folder / CODE] if is_abandoned(folder) else []
-    for path in left:
+    """Delete files that a killed process was writing, and all files of a run without a config."""
+    leftovers = [*folder.glob(f"*{PARTIAL}"), *folder.glob(f"*/*{PARTIAL}")]
+    leftovers += [folder / VOCABULARY, folder / ENVIRONMENT, folder / CODE] if is_abandoned(folder) else []
+    for path in leftovers:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -140,15 +140,15 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def check_empty(out: Path) -> None:
-    """Refuses a folder in which there is something already."""
+    """Refuse an output folder that is not empty."""
     if is_run(out):
         raise UserError(f"{out} is a run already; choose another folder with --out")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is there and not an empty folder; choose another with --out")
+        raise UserError(f"{out} exists and is not an empty folder; choose another with --out")
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """The last of a new run's files: it has the hashes of the others, and its own.
+    """Write the config, the last of a new run's files: it has the hashes of the others, and its own.
 
     No manifest holds its hash: the config is rewritten when a run continues with more steps, and two files cannot be
     replaced at once. Without a hash a flipped digit in `num_heads` would load without an error.
@@ -166,36 +166,37 @@ def read_config(folder: Path) -> Config:
 
 
 def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The config's fields as they are written now, and the hashes of the files beside it; there are none in runs of
-    before they were kept."""
+    """Return the config's fields, upgraded to the current format, and the hashes of the run's other files (empty for
+    old runs, which did not record them)."""
     settings, format, files = read_raw_settings(folder)
     return upgraded(settings, format), files
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Of the files that a run gets at its start and keeps."""
-    there = [path for path in (*sorted((folder / VOCABULARY).glob("*")), folder / CODE) if path.is_file()]
-    for path in there:
+    """Return the hashes of the files that are written once, at the start of a run."""
+    paths = [path for path in (*sorted((folder / VOCABULARY).glob("*")), folder / CODE) if path.is_file()]
+    for path in paths:
         if path.stat().st_size > LARGEST_WHOLE:
             raise UserError(
-                f"{path} has {path.stat().st_size:,} bytes, more than a vocabulary has; copy it again, or train again"
+                f"{path} has {path.stat().st_size:,} bytes, too many for a vocabulary; copy it again, or train again"
             )
-    return {path.relative_to(folder).as_posix(): file_hash(path) for path in there}
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in paths}
 
 
 def check_files(folder: Path) -> None:
-    """Refuses a run whose tokenizers or code are not those that it was trained with."""
+    """Refuse a run whose tokenizers or code differ from those it was trained with."""
     _, expected = read_settings(folder)
-    found = hashes(folder)
+    actual = hashes(folder)
     for name, digest in expected.items():
-        if found.get(name) != digest:
-            what = "is damaged: it is not what the run was trained with" if name in found else "is missing"
-            raise UserError(f"{folder / name} {what}; copy it again, or train again")
+        if actual.get(name) != digest:
+            what = "is damaged: it differs from the file that the run was trained with"
+            raise UserError(
+                f"{folder / name} {what if name in actual else 'is missing'}; copy it again, or train again"
+            )
 
 
 def config_there(folder: Path) -> Config | None:
-    """A run's config, or None where it cannot be read here: of another format, or with parts that a file of the user's
-    adds."""
+    """Return a run's config, or None if it cannot be read: it has another format, or parts from a user's code file."""
     try:
         return read_config(folder)
     except UserError:
@@ -203,7 +204,7 @@ def config_there(folder: Path) -> Config | None:
 
 
 def write_environment(folder: Path, device: torch.device) -> None:
-    """What the run ran on, so that a result can be read in its light."""
+    """Write the versions and the machine that the run was trained with, so that its results can be interpreted."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     facts = {
         "python": platform.python_version(),
@@ -220,8 +221,8 @@ def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def truncate_metrics(folder: Path, step: int, evaluated: int | None = None) -> None:
-    """Drops what was written after a step that training goes back to, and the summary of a run that had ended, since it
-    will end again; evaluations after the step `evaluated`, where that is an earlier one."""
+    """Drop the records after the step that training resumes from, and the summary of a run that had ended, since it
+    will end again. Evaluations after the step `evaluated` are dropped too."""
 
     def is_kept(record: dict[str, Any]) -> bool:
         last = step if evaluated is None or "valid.loss" not in record else min(step, evaluated)
@@ -232,9 +233,9 @@ def truncate_metrics(folder: Path, step: int, evaluated: int | None = None) -> N
 
 
 def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors as safetensors with a digest of their content, written aside and renamed."""
+    """Write tensors as safetensors with a hash of their content, first to a temporary file that is then renamed."""
     if any(isinstance(tensor, QuantisedWeight) for tensor in tensors.values()):
-        raise UserError(f"{path}: weights in int8 or int4 are not written; load the run without a precision")
+        raise UserError(f"{path}: int8 and int4 weights cannot be saved; load the run without a precision")
     contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
     with written_aside(path) as aside:
         try:
@@ -245,14 +246,14 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 @contextmanager
 def open_weights(path: Path) -> Iterator[Any]:
-    """A weights file, its tensors still unread; whatever is against reading it is one sentence."""
+    """Open a weights file without reading its tensors; a file that cannot be read raises a one-sentence UserError."""
     check_regular(path)
     try:
         with safe_open(path, "pt") as file:
             yield file
     except FileNotFoundError:
         raise UserError(
-            f"{path} is missing; the run has not reached its first evaluation, or was copied in part"
+            f"{path} is missing; the run has not reached its first evaluation, or was copied incompletely"
         ) from None
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read as safetensors: {shortened(str(error), 150)}") from None
@@ -264,19 +265,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if expected is not None and tensors_hash(tensors) != expected:
         raise UserError(
-            f"{path} is damaged: its content is not what was written; copy it again, or go on with the run by --resume"
+            f"{path} is damaged: its content has changed since it was written; copy it again, or resume the run with"
+            " --resume"
         )
     return tensors
 
 
 def num_values(path: Path) -> int:
-    """All numbers in a weights file, as its head tells."""
+    """Return the number of values in a weights file, from its header."""
     with open_weights(path) as file:
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
 
 def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, shapes and every byte: safetensors itself would not notice a flipped bit."""
+    """Return the SHA-256 of names, shapes and every byte; safetensors itself would not notice a flipped bit."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
@@ -286,22 +288,22 @@ def tensors_hash(tensors: Mapping[str, Tensor]) -> str:
 
 
 def keep_code(folder: Path, code: Path) -> None:
-    """A copy of the user's file; it is never loaded by itself."""
+    """Copy the user's code file into the run; it is never loaded automatically."""
     shutil.copyfile(code, folder / CODE)
 
 
 def check_code(folder: Path, code: Path | None) -> None:
-    """A run made with a user's file needs that file again, named by the user."""
+    """Check that the user has named the code file that the run was trained with, if it was trained with one."""
     copy = folder / CODE
     if not copy.exists():
         return
     if code is None:
         raise UserError(
-            f"{folder} was trained with code of the user's, which is never loaded by itself; look at {copy} "
+            f"{folder} was trained with a user's code, which is never loaded automatically; review {copy} "
             f"and add `{command('--code', copy)}`"
         )
     if file_hash(code) != file_hash(copy):
         raise UserError(
-            f"{code} is not the file that {folder} was trained with; its copy is {copy}: add"
+            f"{code} is not the file that {folder} was trained with; use its copy {copy}: add"
             f" `{command('--code', copy)}`, or train again"
         )

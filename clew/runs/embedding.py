@@ -1,5 +1,5 @@
-"""What stands for a token before a body's first layer, built from the section `embedding`: a table, vectors from a
-file, letters, and another run's vectors."""
+"""The input embedding of a body, built from the section `embedding`: a table, vectors from a file, vectors from
+letters, and another run's vectors."""
 
 import hashlib
 import json
@@ -29,21 +29,21 @@ from clew.text.tokenizer import Tokenizer
 from clew.text.train import with_words
 
 CONTEXT = "context"
-"""The role of a run that another stands on, among its vocabularies."""
+"""The vocabulary role of the run in `embedding.from`."""
 
 
 @dataclass(frozen=True)
 class BorrowedBody(Kept):
-    """The body of a run that another run reads words with: its settings, its tokenizer, and the hash of its weights. It
-    is kept in the other run's folder, and its weights among that run's own, so that a run needs nothing but itself."""
+    """A copy of another run's body that this run uses: its settings, its tokenizer and the hash of its weights. The
+    copy is saved in this run's folder and the weights among this run's own, so that it does not depend on the other."""
 
-    what: ClassVar[str] = "what a run keeps of the run that it reads"
+    what: ClassVar[str] = "a run's copy of another run's body"
     settings: dict[str, Any]
     tokenizer: Tokenizer
     folder: str
     weights_hash: str
     format: int | None = None
-    """Of the settings; those of before it was kept are of format 1 or 2."""
+    """The format of the settings; None, if it was not yet recorded, for format 1 or 2."""
 
     @classmethod
     def of_run(cls, folder: Path) -> "BorrowedBody":
@@ -66,7 +66,7 @@ class BorrowedBody(Kept):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has learnt from running text, and not from sentences by themselves."""
+        """Whether the run has learnt from running text, not from separate sentences."""
         return TASKS[self.config.task.name].is_running
 
     @property
@@ -97,7 +97,7 @@ class BorrowedBody(Kept):
 
 
 def check_reads_one_sequence(config: Config, what: str) -> None:
-    """Refuses a run whose body has no vector for every word of a sentence."""
+    """Refuse a run whose body does not give a vector for every word of a sentence."""
     name = config.model.family
     family = MODELS[name]
     if family.encodes or family.reads in SHAPES:
@@ -108,16 +108,16 @@ def check_reads_one_sequence(config: Config, what: str) -> None:
 
 
 def check_merged(folder: Path, config: Config) -> None:
-    """Refuses a run whose weights are another's but for an adapter."""
+    """Refuse a run that has only an adapter and no full weights."""
     if config.transfer.adapter is not None:
         raise UserError(
-            f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "
+            f"{folder} is an adapter on {config.transfer.source} and has no full weights of its own; "
             f"`{command('clew', 'runs', 'merge', folder, '--out', 'DIR')}` makes a run of both"
         )
 
 
 def check_embedding(config: Config) -> None:
-    """Refuses parts that do not go together, before anything is read."""
+    """Refuse incompatible settings before any file is read."""
     embedding: EmbeddingConfig = config.embedding
     if embedding.is_plain:
         return
@@ -128,15 +128,17 @@ def check_embedding(config: Config) -> None:
         )
     if not (embedding.words or embedding.characters or embedding.source):
         raise UserError(
-            "embedding.words=false leaves nothing to read a word by; add embedding.characters=cnn or embedding.from=RUN"
+            "embedding.words=false leaves no input vectors for words; add embedding.characters=cnn or"
+            " embedding.from=RUN"
         )
     if not embedding.words and (embedding.vectors or embedding.dim):
         raise UserError(
-            "embedding.vectors and embedding.dim are of the table of words, which embedding.words=false leaves out"
+            "embedding.vectors and embedding.dim configure the word table, which embedding.words=false disables;"
+            " leave them out"
         )
     if config.text.tokenizer != "word":
         raise UserError(
-            f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set"
+            f"the section embedding needs words as tokens, not text.tokenizer={config.text.tokenizer}; set"
             " text.tokenizer=word, or leave the section out: embedding.characters=null embedding.dim=null"
         )
     if embedding.source is not None and task.learning is not None and not task.learning.has_examples:
@@ -147,7 +149,7 @@ def check_embedding(config: Config) -> None:
 
 
 def filled(config: Config) -> Config:
-    """The config with the width of its vectors, so that a run can be built where their file is no more."""
+    """Return the config with the width of the vector file filled in, so that the run can be built without the file."""
     embedding: EmbeddingConfig = config.embedding
     if embedding.vectors is None:
         return config
@@ -160,8 +162,8 @@ def filled(config: Config) -> Config:
     return config.model_copy(update={"embedding": embedding.model_copy(update={"dim": width})})
 
 
-def knowing(tokenizer: Tokenizer, config: Config) -> Tokenizer:
-    """A tokenizer that knows the words of the vectors besides those of the training part."""
+def with_vector_words(tokenizer: Tokenizer, config: Config) -> Tokenizer:
+    """Return the tokenizer with the words of the vector file added to those of the training part."""
     embedding: EmbeddingConfig = config.embedding
     if embedding.vectors is None:
         return tokenizer
@@ -170,8 +172,8 @@ def knowing(tokenizer: Tokenizer, config: Config) -> Tokenizer:
 
 
 def source_of(config: Config, vocabularies: dict[str, Any]) -> Source:
-    """What a body reads: tokens, or where the section asks for parts beside their table, words with these. No file is
-    read."""
+    """Return the source that a body reads: plain tokens, or words with letters, vectors and context if the section
+    `embedding` asks for them. No file is read."""
     embedding: EmbeddingConfig = config.embedding
     tokenizer: Tokenizer = vocabularies["tokenizer"]
     if embedding.is_plain:
@@ -193,8 +195,8 @@ def source_of(config: Config, vocabularies: dict[str, Any]) -> Source:
 
 
 def build_body(config: Config, *sources: Source, encoder: Body | None = None) -> Body:
-    """The body over what it reads; of a family with an encoder over what it writes and what it reads, by an encoder
-    that may be given."""
+    """Build the body over its sources; a family with an encoder takes the target's source and then the source's, or a
+    ready `encoder`."""
     family = MODELS[config.model.family]
     body: Any = family.build(config.model, *sources, **({} if encoder is None else {"encoder": encoder}))
     sources[0].complete(body.embedding)
@@ -203,13 +205,13 @@ def build_body(config: Config, *sources: Source, encoder: Body | None = None) ->
     return cast(Body, body)
 
 
-def build_read(source: BorrowedBody) -> Body:
-    """The body of a run that another reads, untrained."""
+def build_borrowed(source: BorrowedBody) -> Body:
+    """Build the body of a borrowed run, untrained."""
     return build_body(source.config, source_of(source.config, {"tokenizer": source.tokenizer}))
 
 
 def build_context(source: BorrowedBody, embedding: EmbeddingConfig) -> Context:
-    body = build_read(source)
+    body = build_borrowed(source)
     with torch.no_grad():
         widths = [level.shape[-1] for level in body.levels(body.embedding.blank(1, 1))]
     mix = MIXES[embedding.mix]
@@ -217,7 +219,7 @@ def build_context(source: BorrowedBody, embedding: EmbeddingConfig) -> Context:
 
 
 def context_reader(source: BorrowedBody) -> WordReader:
-    """What reads words for the body of another run."""
+    """Return the reader of words for a borrowed body."""
     embedding: EmbeddingConfig = source.config.embedding
     is_segmented = getattr(source.config.model, "num_segments", 0) > 1
     letters = embedding.characters is not None
@@ -225,17 +227,17 @@ def context_reader(source: BorrowedBody) -> WordReader:
 
 
 def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
-    """Fills a new run's embedding with what is known already: vectors of the file, weights of the other run. What was
-    found, in words."""
+    """Initialise a new run's embedding with the vectors of the file and the weights of the borrowed body; return notes
+    on what was loaded."""
     embedding: EmbeddingConfig = config.embedding
     notes = []
     if embedding.vectors is not None and config.transfer.source is None:
         tokens = vocabularies["tokenizer"].tokens
-        found = read_vectors(embedding.vectors, tokens, dim=body.embedding.tokens.embedding_dim)
-        rows = torch.from_numpy(found.found)
+        vectors = read_vectors(embedding.vectors, tokens, dim=body.embedding.tokens.embedding_dim)
+        rows = torch.from_numpy(vectors.found)
         with torch.no_grad():
-            body.embedding.tokens.weight[rows] = torch.from_numpy(found.values)[rows]
-        notes.append(f"{embedding.vectors}: {found.describe()}")
+            body.embedding.tokens.weight[rows] = torch.from_numpy(vectors.values)[rows]
+        notes.append(f"{embedding.vectors}: {vectors.describe()}")
     if CONTEXT in vocabularies:
         source: BorrowedBody = vocabularies[CONTEXT]
         weights = read_weights(Path(source.folder) / WEIGHTS)
@@ -245,7 +247,6 @@ def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
             {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
         )
         notes.append(
-            f"{source.folder}: {len(context.chosen)} levels,"
-            f" {'trained along' if embedding.tune_from else 'left as they are'}"
+            f"{source.folder}: {len(context.chosen)} layers, {'trained too' if embedding.tune_from else 'frozen'}"
         )
     return notes

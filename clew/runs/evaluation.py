@@ -1,5 +1,5 @@
-"""Evaluating a trained run: on its own validation and test parts, on files, on examples from Python. `clew evaluate`
-and `Run.evaluate` both read the parts by `read_parts` and score each by `score_part`."""
+"""Evaluate a trained run on its own validation and test parts, on files, or on examples from Python. `clew evaluate`
+and `Run.evaluate` both read the parts with `read_parts` and score each with `score_part`."""
 
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,21 +24,21 @@ from clew.runs.settings.values import parse_assignment
 from clew.runs.trust import check_paths
 from clew.tasks import TASKS
 from clew.tasks.learning import Encoding, Learning
-from clew.tasks.learning import Evaluation as How
+from clew.tasks.learning import Evaluation as EvaluationPlan
 from clew.tasks.learnings.examples import score_of
 from clew.tasks.translation import translate_through
 from clew.tasks.uses.choices import Choices, Chooser
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]
-OWN = ("data.valid=", "data.test=")
+FILE_SETTINGS = ("data.valid=", "data.test=")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run is evaluated on, and how: files, or its own parts; settings of the sections data and decoding, and
-    changed fields of the latter; `streams` in which a language model reads its own text; of translations the language,
-    and one to go by way of."""
+    """A request to evaluate a run: `files` (or, if there are none, the run's own parts), `settings` of the sections
+    data and decoding, fields of the section `decoding` to change, the number of `streams` in which a language model
+    reads its own text, and for translation the language to translate `into` and a `pivot` language to go through."""
 
     files: Sequence[Any] = ()
     settings: Sequence[str] = ()
@@ -50,29 +50,29 @@ class Asked:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """The score of one part of the data: measures by name, and for examples each one's score and prediction by its
-    id."""
+    """The score of one part of the data: measures by name, and for tasks with examples each example's score and
+    prediction by its id."""
 
     part: str
     measures: Mapping[str, float]
     text: str
-    """All of it in words."""
+    """The measures in words."""
     scores: Mapping[str, float]
-    """A number for each example, higher being better."""
+    """A number for each example; higher is better."""
     predictions: Mapping[str, Mapping[str, Any]]
     """Each example's source, target and prediction."""
     intervals: Mapping[str, tuple[float, float]]
-    """The 95 % interval of some measures, by the bootstrap."""
+    """Bootstrap 95 % intervals of some measures."""
     report: tuple[str, ...]
-    """Tables in words: a line a label, and which label was taken for which."""
+    """Tables as text: one line per label, and the confusions between labels."""
     size: Mapping[str, Any]
-    """How many examples or tokens were scored."""
+    """Number of examples or tokens scored."""
     notes: tuple[str, ...] = ()
-    """What to know of the data, a line each."""
+    """Remarks on the data, one line each."""
 
     @classmethod
     def of(cls, part: str, score: Score, notes: Sequence[str] = (), place: str = "") -> "Evaluation":
-        """`place` is what ids begin with, and is left out."""
+        """Build an evaluation from a score. The prefix `place` is removed from the examples' ids."""
         scores = {name.removeprefix(place): value for name, value in score.examples.items()}
         predictions = {name.removeprefix(place): fields for name, fields in score.predictions.items()}
         return cls(
@@ -113,7 +113,7 @@ class Evaluation:
 
 
 class Evaluations(Mapping[str, Evaluation]):
-    """Evaluations by the name of the part: `valid`, and `test` where there is one."""
+    """Evaluations by the name of the part: `valid`, and `test` if there is one."""
 
     def __init__(self, evaluations: Mapping[str, Evaluation]):
         self._evaluations = dict(evaluations)
@@ -154,11 +154,11 @@ class Evaluations(Mapping[str, Evaluation]):
 
 
 def read_parts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]]:
-    """The config with what is asked of data and decoding, and the parts by name: the files together, or the run's
-    own."""
+    """Return the config with the requested data and decoding settings, and the parts by name: all files as one part,
+    or the run's own parts."""
     learning = TASKS[run.config.task.name].learns
     if run.config.recipe == IMPORTED and not asked.files and not asked.settings:
-        raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
+        raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to evaluate it on")
     if asked.streams is not None and not learning.is_running:
         raise UserError(f"--streams is for a language model's own text; this run learns from {learning.reads}")
     if (asked.into or asked.pivot) and not has_languages(run):
@@ -172,16 +172,16 @@ def read_parts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]
         return config, parts
     if asked.settings or asked.decoding:
         name = asked.settings[0] if asked.settings else f"decoding.{next(iter(asked.decoding))}"
-        raise UserError(f"{name} is for tasks that have a target; a language model is scored on a text as it stands")
+        raise UserError(f"{name} is for tasks with a target; a language model is evaluated on plain text")
     return read_texts(run, asked, say)
 
 
 def read_texts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]]:
-    """The parts of what learns from a text or from documents."""
+    """Return the config and the parts of a task that learns from running text or documents."""
     config, learning = run.config, TASKS[run.config.task.name].learns
     if asked.streams is not None:
         if asked.files:
-            raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
+            raise UserError("--streams is for the run's own text; a FILE is always read as one stream")
         if asked.streams < 1:
             raise UserError(f"--streams ({asked.streams}) must be at least 1")
         config = config.model_copy(
@@ -211,16 +211,17 @@ def score_part(
     evaluating: Progress = lambda done, total: None,
     say: Say = lambda text: None,
 ) -> Score:
-    """The score of a part by a trained run, decoding as the config says, with the baselines' where they are asked for.
-    `progress` is told of characters that are encoded, `evaluating` of batches that are scored."""
+    """Return a trained run's score on a part, decoding with the config's settings; add the scores of `baselines` if
+    given. `progress` is called with the number of characters encoded, `evaluating` with the number of batches
+    scored."""
     if pivot is not None:
         return score_through(run, config, part, pivot)
     learning = TASKS[config.task.name].learns
     encoded = encode(run, config, name, part, progress)
     for note in learning.judged_remarks(run.task, name, part):
         say(note)
-    how = How(config.training, config.decoding, config.seed, is_final=True, progress=evaluating)
-    score = learning.judge(run.task, run.task, part, encoded, how)
+    plan = EvaluationPlan(config.training, config.decoding, config.seed, is_final=True, progress=evaluating)
+    score = learning.judge(run.task, run.task, part, encoded, plan)
     assert score is not None
     if baselines is None:
         return score
@@ -235,7 +236,7 @@ def encode(run: Any, config: Config, name: str, part: Any, progress: Progress | 
 
 
 def own_baselines(run: Any, progress: Progress | None = None) -> Baselines:
-    """Baselines that are fitted on the run's training part, which is read again when the first of them asks for it."""
+    """Return baselines fitted on the run's training part, which is read again when the first baseline needs it."""
     config, entry = run.config, TASKS[run.config.task.name]
     learning = entry.learns
 
@@ -248,7 +249,7 @@ def own_baselines(run: Any, progress: Progress | None = None) -> Baselines:
 
 
 def has_languages(run: Any) -> bool:
-    """Whether a run reads pairs whose target may be in one of several languages."""
+    """Whether a run translates into more than one language."""
     return hasattr(run.task, "languages") and "directions" in type(run.config.data).model_fields
 
 
@@ -256,16 +257,16 @@ def check_changeable(settings: Sequence[str]) -> None:
     for setting in settings:
         if not setting.startswith(("data.", "decoding.")):
             raise UserError(
-                f"a trained run keeps its {setting.partition('.')[0]}; {setting} cannot be changed, only data and"
-                " decoding can"
+                f"{setting} cannot be changed: a trained run keeps its {setting.partition('.')[0]}; only data and"
+                " decoding settings can be changed"
             )
 
 
 def changed_config(config: Config, settings: Sequence[str], changed: Mapping[str, Any], files: Sequence[Any]) -> Config:
-    """The run's config with other data and another decoding; files of one's own take the place of a corpus and its
+    """Return the run's config with the data and decoding settings changed; files replace a corpus and its
     languages."""
     check_changeable(settings)
-    if files or any(setting.startswith(OWN) for setting in settings):
+    if files or any(setting.startswith(FILE_SETTINGS) for setting in settings):
         config = config.model_copy(update={"data": config.data.for_files()})
     config = resolve(override(config.model_dump(mode="json"), settings))
     return config.model_copy(update={"decoding": decoding_config(config.decoding, dict(changed))})
@@ -274,21 +275,25 @@ def changed_config(config: Config, settings: Sequence[str], changed: Mapping[str
 def examples_of(
     folder: Path, config: Config, settings: Sequence[str], files: Sequence[Any], say: Say = lambda text: None
 ) -> dict[str, Any]:
-    """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
+    """Return the parts to score by name: the given files, the files named in the settings, or the run's own validation
+    and test parts."""
     learning, data, notes = TASKS[config.task.name].learns, config.data, Notes(faults=config.data.faults)
-    given = {part: there for part in ("valid", "test") if (there := listed(getattr(data, part)))}
+    part_files = {part: paths for part in ("valid", "test") if (paths := file_list(getattr(data, part)))}
     named = {
-        part: there for part, there in given.items() if any(setting.startswith(f"data.{part}=") for setting in settings)
+        part: paths
+        for part, paths in part_files.items()
+        if any(setting.startswith(f"data.{part}=") for setting in settings)
     }
     if files:
         parts: dict[str, Any] = {" ".join(map(str, files)): learning.read_files(files, data, notes)}
-    elif named or (given and is_gone(data)):
+    elif named or (part_files and is_training_file_missing(data)):
+        scored = named or part_files
         check_paths(
             folder,
-            data.model_copy(update={part: None for part in ("train", *given) if part not in (named or given)}),
+            data.model_copy(update={part: None for part in ("train", *part_files) if part not in scored}),
             settings,
         )
-        parts = {part: learning.read_files(there, data, notes) for part, there in (named or given).items()}
+        parts = {part: learning.read_files(paths, data, notes) for part, paths in scored.items()}
     else:
         check_paths(folder, data, settings)
         own = learning.read(data, config.seed, notes)
@@ -298,50 +303,52 @@ def examples_of(
     return parts
 
 
-def listed(files: Any) -> list[str]:
+def file_list(files: Any) -> list[str]:
     return [] if files is None else [files] if isinstance(files, str) else list(files)
 
 
-def is_gone(data: Any) -> bool:
-    """Whether the training file is not there any more, where parts of their own can still be scored; of several
-    directions it is what the names of files begin with."""
-    has_directions = getattr(data, "directions", None) is not None
+def is_training_file_missing(data: Any) -> bool:
+    """Whether the training file no longer exists. Then the validation and test files can still be scored."""
+    has_directions = getattr(data, "directions", None) is not None  # data.train is then a prefix of file names
     return not has_directions and isinstance(data.train, str) and not Path(data.train).expanduser().exists()
 
 
 def score_through(run: Any, config: Config, examples: Any, pivot: str) -> Score:
-    """The score of translations by way of another language."""
-    predictions, between = translate_through([run.task], examples, config.decoding, pivot, seed=config.seed)
+    """Return the score of translations through a pivot language."""
+    predictions, pivot_texts = translate_through([run.task], examples, config.decoding, pivot, seed=config.seed)
     measured = run.task.measure(examples, predictions)
-    ids, scores = [example.id for example in examples], run.task.sentence_scores(examples, predictions)
     described = [
-        {**run.task.described(example, prediction), "pivot": text}
-        for example, prediction, text in zip(examples, predictions, between, strict=True)
+        {**run.task.described(example, prediction), "pivot": pivot_text}
+        for example, prediction, pivot_text in zip(examples, predictions, pivot_texts, strict=True)
     ]
-    each = (scores, described, run.task.statistics(examples, predictions))
-    scores_of, described_of, statistics_of = (dict(zip(ids, some, strict=True)) for some in each)
-    text = f"through {pivot}: {measured.text}"
+
+    def by_id(values: Any) -> dict[str, Any]:
+        return {example.id: value for example, value in zip(examples, values, strict=True)}
+
     return Score(
-        measured.values, 0.0, text, scores_of, described_of, statistics=statistics_of, size={"examples": len(examples)}
+        measured.values,
+        0.0,
+        f"through {pivot}: {measured.text}",
+        by_id(run.task.sentence_scores(examples, predictions)),
+        by_id(described),
+        statistics=by_id(run.task.statistics(examples, predictions)),
+        size={"examples": len(examples)},
     )
 
 
 def check_chooses(run: Any) -> None:
     if not (TASKS[run.config.task.name].is_running and callable(getattr(run.task, "stepper", None))):
-        raise UserError(
-            f"{run.folder} is a run of the task {run.config.task.name}, which does not take --choices, a language model"
-            " does"
-        )
+        raise UserError(f"--choices is for language models; {run.folder} is a run of the task {run.config.task.name}")
 
 
 def score_choices(run: Any, examples: Any, choices: Choices) -> Score:
-    """The score of a language model that chooses the label of each text."""
+    """Return the score of a language model that chooses a label for each text."""
     chooser = Chooser(run.task, choices)
     return score_of(chooser, examples, *chooser.predict(examples), is_final=True)
 
 
 def labelled_data(data: Any, settings: Sequence[str], choices: Choices) -> LabelledData:
-    """How a file of labelled texts is read: as settings say, and else as the model's own text was."""
+    """Return the data section for a file of labelled texts: the settings over the run's own data section."""
     check_changeable(settings)
     own = {
         name: value
@@ -357,13 +364,13 @@ def labelled_data(data: Any, settings: Sequence[str], choices: Choices) -> Label
 def labelled_examples(file: Any, data: LabelledData, notes: Notes) -> list[Any]:
     examples = list(LABELLED.read_files([data.given(file)], data, notes))
     if not examples:
-        raise UserError(f"{file}: there is no text with a label in it")
+        raise UserError(f"{file} contains no labelled text")
     return examples
 
 
 def asked_of(learning: Learning[Any, Any], section: DataSection, data: Any, settings: Sequence[str], say: Say) -> Asked:
-    """What `Run.evaluate` is given, as files and settings: examples and texts in memory are kept as a file. `say` is
-    told which of them are left out."""
+    """Convert the data passed to `Run.evaluate` to files and settings; examples and texts in memory are written to a
+    file. `say` is called with a note on the examples that were left out."""
     if data is None:
         return Asked(settings=settings)
     is_text = getattr(section, "field", None) is not None
@@ -384,15 +391,15 @@ def asked_of(learning: Learning[Any, Any], section: DataSection, data: Any, sett
 
 
 def with_faults(section: DataSection, settings: Sequence[str]) -> DataSection:
-    """The section with what settings say of faulty examples, which are looked for before the other settings are
-    read."""
+    """Return the section with its field `faults` from the settings; faulty examples are detected before the other
+    settings are applied."""
     faults = [value for path, value in map(parse_assignment, settings) if path == ["data", "faults"]]
     return section.model_copy(update={"faults": Notes(faults=faults[-1]).faults}) if faults else section
 
 
 def columns_of(kept: Kept, section: DataSection, settings: Sequence[str]) -> list[str]:
-    """The settings by which a file of kept examples is read: columns are those of the run where it has them, else what
-    they are called."""
+    """Return the settings that read a file of examples: the run's column names where the file has them, else the names
+    of the roles."""
     chosen = {setting.partition("=")[0] for setting in settings}
     columns = [
         name for name in kept.columns if getattr(section, name, None) not in kept.names and f"data.{name}" not in chosen
@@ -401,12 +408,12 @@ def columns_of(kept: Kept, section: DataSection, settings: Sequence[str]) -> lis
 
 
 def labelled_by_choice(run: Any, data: Any, choices: Choices, settings: Sequence[str]) -> tuple[list[Any], Notes]:
-    """Labelled texts for a language model that chooses the label: of files, or in memory."""
-    files, passed_over = file_named(data, is_text=False), Notes()
+    """Return labelled texts, from files or from memory, for a language model that chooses labels."""
+    files, skipped = file_named(data, is_text=False), Notes()
     if files is None:
         kept = keep_rows(LABELLED, with_faults(LabelledData(), settings), data, "data", LABELLED.name)
-        files, passed_over, settings = [kept.path], kept.notes, [*columns_of(kept, LabelledData(), settings), *settings]
+        files, skipped, settings = [kept.path], kept.notes, [*columns_of(kept, LabelledData(), settings), *settings]
     section = labelled_data(run.config.data, settings, choices)
     notes = Notes(faults=section.faults)
-    notes.add(passed_over.to_json())
+    notes.add(skipped.to_json())
     return [example for file in files for example in labelled_examples(str(file), section, notes)], notes

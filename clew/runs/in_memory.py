@@ -1,5 +1,5 @@
-"""Examples and texts from Python: they are kept as files among what clew caches, so that a run reads them again as any
-other file."""
+"""Examples and texts passed from Python. They are written to files in clew's cache, so that a run can read them again
+like any other file."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from clew.data.notes import Notes
 from clew.tasks.learnings.examples import Examples
 
 Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
-"""Examples: tuples, dicts, a table of any library, texts."""
+"""Examples: texts, tuples, dicts, or a table of any dataframe library."""
 ROLES = (
     "text",
     "second",
@@ -35,13 +35,13 @@ ROLES = (
     "answer",
     "answer_start",
 )
-"""Columns that are what they are called, unless a setting says otherwise."""
-NOTHING = object()
+"""Column names that are used for the role of the same name, unless a setting says otherwise."""
+NO_EXAMPLE = object()
 
 
 class Kept(NamedTuple):
-    """A file with examples, the examples that were left out of it, the names of its columns, and those of them that are
-    what they are called."""
+    """A file of examples: its path, notes on the examples that were left out, the names of its columns, and those of
+    them that are named after a role."""
 
     path: Path
     notes: Notes
@@ -50,28 +50,29 @@ class Kept(NamedTuple):
 
 
 def keep_part(learning: Any, data: Any, examples: Any, part: str) -> Kept:
-    """The file with a part's examples, written as the section `data` reads them."""
+    """Write a part's examples to a file that the section `data` can read."""
     return keep_rows(learning.kind if isinstance(learning, Examples) else None, data, examples, part, learning.reads)
 
 
 def keep_rows(kind: Kind | None, data: Any, examples: Any, part: str, reads: str) -> Kept:
-    """The same of a kind of examples; `reads` says what a task without one learns from."""
-    if (field := getattr(data, "field", None)) is not None:  # of texts and documents
+    """Write examples of one kind to a file. `reads` names, for the error message, what a task without a kind learns
+    from."""
+    if (field := getattr(data, "field", None)) is not None:  # running text or documents
         return Kept(keep_texts(examples, part, field), Notes())
     rows_of = None if kind is None else kind.rows
     if kind is None or rows_of is None:
         raise UserError(
-            "data= takes texts, labelled texts, tagged words, pairs and questions from memory, and this task learns"
-            f" from {reads}; give a file of it, data=pathlib.Path(FILE)"
+            "data= takes texts, labelled texts, tagged words, pairs and questions from memory, but this task learns"
+            f" from {reads}; pass a file instead, data=pathlib.Path(FILE)"
         )
     table, items = rows_in_memory(examples), examples
     if table is None:
-        table, items = rows_of_dicts(each_of(examples, part))
+        table, items = rows_of_dicts(non_empty(examples, part))
     notes = Notes(faults=data.faults)
     rows = iter(rows_of(items, notes) if table is None else table)
     first = next(rows, None)
     if first is None:
-        raise empty(part)
+        raise empty_part(part)
     columns = (
         tuple(first)
         if table is None
@@ -81,13 +82,14 @@ def keep_rows(kind: Kind | None, data: Any, examples: Any, part: str, reads: str
 
 
 def file_named(data: Any, is_text: bool) -> list[Path] | None:
-    """The files, where `data` is a path, or several; of examples a string is one too, while to a language model it is a
-    text."""
+    """Return the files if `data` is a path or a list of paths, else None. A string is a path too, except for tasks that
+    learn from running text (`is_text`), where it is the text itself."""
     if isinstance(data, str) and not is_text:
         return [Path(data)]
     if isinstance(data, str) and is_file_name(data):
         raise UserError(
-            f"{shown(data)} is a file; to read it give pathlib.Path({shown(data)}), since a string is the text itself"
+            f"{shown(data)} is a file, but a string is taken as the text itself; to read the file, pass"
+            f" pathlib.Path({shown(data)})"
         )
     paths = [data] if isinstance(data, Path) else data
     are_paths = isinstance(paths, (list, tuple)) and len(paths) > 0 and all(isinstance(path, Path) for path in paths)
@@ -104,51 +106,51 @@ def is_file_name(text: str) -> bool:
 
 
 def keep_texts(data: Any, part: str, field: str) -> Path:
-    """The file with a text, or with documents: of a table one column."""
+    """Write a text, or documents, to a file; a table's documents are its column `field`."""
     if isinstance(data, str):
         if not data.strip():
-            raise empty(part)
+            raise empty_part(part)
         return keep_file([data], ".txt")
     table, items = rows_in_memory(data), data
     if table is None:
-        table, items = rows_of_dicts(each_of(data, part))
+        table, items = rows_of_dicts(non_empty(data, part))
     rows = [{field: text} for text in items] if table is None else list(table)
     wrong = next((number for number, row in enumerate(rows, start=1) if not isinstance(row.get(field), str)), None)
     if wrong is not None:
         value = shown(rows[wrong - 1].get(field, rows[wrong - 1]))
         raise UserError(
-            f"data= is a text, a list of them, or a table with a column '{field}', and example {wrong} has {value}"
+            f"data= takes a text, a list of texts, or a table with a column '{field}', but example {wrong} has {value}"
         )
     if not rows:
-        raise empty(part)
+        raise empty_part(part)
     return keep([{field: row[field]} for row in rows])
 
 
-def each_of(examples: Any, part: str) -> Iterator[Any]:
-    """The examples one after the other; there is one at least."""
+def non_empty(examples: Any, part: str) -> Iterator[Any]:
+    """Return an iterator over the examples; refuse a part without any."""
     if isinstance(examples, str) or not isinstance(examples, Iterable):
         raise UserError(
-            f"data= takes a list of examples, or one for each part, and the part '{part}' is {shown(examples)}"
+            f"data= takes a list of examples, or a list for each part, but the part '{part}' is {shown(examples)}"
         )
     items = iter(examples.tolist() if isinstance(examples, np.ndarray) else examples)
-    first = next(items, NOTHING)
-    if first is NOTHING:
-        raise empty(part)
+    first = next(items, NO_EXAMPLE)
+    if first is NO_EXAMPLE:
+        raise empty_part(part)
     return chain([first], items)
 
 
-def empty(part: str) -> UserError:
-    return UserError(f"data= has an empty list for the part '{part}'; give a list with examples in it")
+def empty_part(part: str) -> UserError:
+    return UserError(f"data= has no examples for the part '{part}'; pass a list with at least one")
 
 
 def keep(rows: Iterable[Mapping[str, Any]]) -> Path:
-    """The file with these rows."""
+    """Write rows to a JSON lines file in the cache and return its path."""
     return keep_file((json.dumps(row, ensure_ascii=False) + "\n" for row in rows), ".jsonl")
 
 
-def keep_file(lines: Iterable[str], ending: str) -> Path:
-    """The file with these lines, named by what is in it. They are written as they come, so that none of them is
-    held."""
+def keep_file(lines: Iterable[str], suffix: str) -> Path:
+    """Write lines to a file in the cache that is named by the hash of its content, and return its path. Lines are
+    written as they arrive, so that they are never all in memory."""
     folder = cache_folder().absolute() / "examples"
     with keeping(folder):
         aside = private_folder(folder) / f"{uuid4().hex}.partial"
@@ -156,7 +158,7 @@ def keep_file(lines: Iterable[str], ending: str) -> Path:
         with HashedFile(aside) as file:
             for line in lines:
                 file.write(line.encode("utf-8", "backslashreplace"))
-            path: Path = folder / f"{file.close()['sha256'][:16]}{ending}"
+            path: Path = folder / f"{file.close()['sha256'][:16]}{suffix}"
         with keeping(folder):
             if not path.exists():
                 aside.rename(path)

@@ -1,5 +1,5 @@
-"""Tokenizers and label tables in the cache, by the content of the text that they were trained on and the settings that
-made them, since a second run on the same text would train the same ones."""
+"""A cache of trained tokenizers and label tables. The key is the content of the training text and the settings, because
+a second run with the same ones would train the same vocabularies."""
 
 import hashlib
 import json
@@ -19,8 +19,8 @@ FORMAT = 1
 
 
 def kept_vocabularies(config: Config, content: str | None, train: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What `train` gives, or what it gave before for the same content and settings. Small texts have no `content`, and
-    those of a run that takes over a tokenizer, or words of vectors, are not kept."""
+    """Return the result of `train`, cached by content and settings. Nothing is cached for small texts, which have no
+    `content`, or for a run that takes its tokenizer from a base run or words from a vector file."""
     entry = TASKS[config.task.name]
     code = code_digest(
         (type(entry.learning), getattr(entry.learning, "train", None), TOKENIZERS[config.text.tokenizer])
@@ -36,11 +36,11 @@ def kept_vocabularies(config: Config, content: str | None, train: Callable[[], M
         about = json.loads(path.read_text(encoding="utf-8"))
         if about.pop("sha256") == digest(about):
             return {role: entry.vocabularies[role].from_json(text) for role, text in about["vocabularies"].items()}
-    found = train()
-    about = {"vocabularies": {role: vocabulary.to_json() for role, vocabulary in found.items()}}
-    with suppress(OSError):  # what cannot be kept is trained again
+    vocabularies = train()
+    about = {"vocabularies": {role: vocabulary.to_json() for role, vocabulary in vocabularies.items()}}
+    with suppress(OSError):  # if the cache cannot be written, the next run trains them again
         private_folder(path.parent)
         aside = path.with_suffix(f".partial-{os.getpid()}")
         write_private(aside, json.dumps({**about, "sha256": digest(about)}))
         aside.replace(path)
-    return found
+    return vocabularies

@@ -1,4 +1,4 @@
-"""A trained run, ready to use from Python: what `clew.load` and `clew.train` give back."""
+"""A trained run, ready to use from Python: the object that `clew.load` and `clew.train` return."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from clew.runs.evaluation import (
 from clew.runs.folder.vocabularies import TOKENIZER, load_vocabularies
 from clew.runs.folder.weights import load_weights
 from clew.runs.in_memory import Rows, is_file_name
-from clew.runs.settings.keywords import settings_of, told_in_python
+from clew.runs.settings.keywords import python_errors, settings_of
 from clew.tasks import TASKS
 from clew.tasks.classification import Classified
 from clew.tasks.parsing import Parse
@@ -51,14 +51,14 @@ from clew.text.tokenizer import Tokenizer
 Words = str | Sequence[str]
 """A text, or a list of its words."""
 Texts = str | tuple[str, str]
-"""A text, or two that are read together."""
+"""A text, or a pair of texts that are read together."""
 Choose = Choices | Sequence[str] | Mapping[str, str]
 """Words, or words by label."""
 
 
 class Run:
-    """A run directory with its model loaded. `task` is the torch module, `uses` what may be asked of it, `ask` asks;
-    the other methods are names for what people ask most."""
+    """A run directory with its model loaded. `task` is the torch module, `uses` lists what the run can do, and `ask`
+    does any of it; the other methods are shortcuts for the most common uses."""
 
     def __init__(self, folder: Path, config: Config, vocabularies: dict[str, Any], task: Any):
         self.folder = folder
@@ -68,68 +68,69 @@ class Run:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The only one, where there is one."""
+        """The run's tokenizer; raises UserError if it has several."""
         if TOKENIZER not in self.vocabularies:
             raise UserError(
-                f"{self.folder} has several tokenizers: vocabularies[role], the roles being"
+                f"{self.folder} has several tokenizers; use vocabularies[role] with one of the roles"
                 f" {', '.join(self.vocabularies)}"
             )
-        found: Tokenizer = self.vocabularies[TOKENIZER]
-        return found
+        tokenizer: Tokenizer = self.vocabularies[TOKENIZER]
+        return tokenizer
 
     @property
     def uses(self) -> dict[str, Use[Any, Any]]:
-        """What may be asked of it, by verb, its own use first."""
+        """The run's uses by verb, that of its own task first."""
         return uses_of(self)
 
     def ask(self, verb: str, rows: Sequence[Any], *, first: int = 1, **options: Any) -> list[Any]:
-        """The answer to each row, None to a blank one. A row is a text, several fields in a tuple, or a dict with its
-        fields; a row that is refused is named by its number, that of the first being `first`. `uses` has the types of
-        rows, options and answers."""
-        with told_in_python():
-            given, beside = self._beside(verb, options)
-            return ask([self], verb, rows, given, first=first, beside=beside)
+        """Return the answer to each row, None for a blank row. A row is a text, a tuple of its fields, or a dict of
+        them. Errors name a row by its number, counted from `first`. `uses` has the types of rows, options and
+        answers."""
+        with python_errors():
+            options, helpers = self._with_helpers(verb, options)
+            return ask([self], verb, rows, options, first=first, beside=helpers)
 
-    def _beside(self, verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], "list[Run]"]:
-        """The options with folders in the place of runs and paths, and the runs that help with the answer."""
-        loaded = [value for value in options.values() if isinstance(value, Run)]
-        given = {
+    def _with_helpers(self, verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], "list[Run]"]:
+        """Return the options, with runs and paths replaced by folder names, and the runs that help with the answer,
+        such as a draft model."""
+        runs = [value for value in options.values() if isinstance(value, Run)]
+        plain = {
             name: str(getattr(value, "folder", value)) if isinstance(value, (Run, Path)) else value
             for name, value in options.items()
         }
         use = find_use(self, verb)
-        folder = use.beside(read_options(use, self.config, given))
+        folder = use.beside(read_options(use, self.config, plain))
         if folder is None:
-            return given, []
-        helper = loaded[0] if loaded else load_run(folder, device=next(self.task.parameters()).device.type)
+            return plain, []
+        helper = runs[0] if runs else load_run(folder, device=next(self.task.parameters()).device.type)
         find_use(helper, verb)
-        return given, [helper]
+        return plain, [helper]
 
     @overload
     def generate(self, prompts: str = "", **options: Any) -> Generated: ...
     @overload
     def generate(self, prompts: Sequence[str], **options: Any) -> list[Generated]: ...
     def generate(self, prompts: str | Sequence[str] = "", **options: Any) -> Generated | list[Generated]:
-        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section, `seed`
-        and `draft`: a smaller `Run` with the same vocabulary, or its folder, or "prompt", which changes how long it
-        takes.
+        """Generate continuations of one prompt or of several. Options are the fields of the config's `decoding`
+        section, `seed`, and `draft`: a smaller `Run` with the same vocabulary, its folder, or "prompt". A draft changes
+        only the speed.
 
-        One prompt gives one `Generated` (a list where beam search is asked for more), several give a list.
+        One prompt gives one `Generated` (a list if several samples are requested); several prompts give a list.
         """
-        one = isinstance(prompts, str)
-        rows: list[list[Generated]] = self.ask("generate", listed(prompts), **options)
-        found = [sample for row in rows for sample in row]
-        if not found:
-            raise UserError("there is no prompt; give at least one, empty if need be")
-        return found[0] if one and len(found) == 1 else found
+        is_single = isinstance(prompts, str)
+        answers: list[list[Generated]] = self.ask("generate", as_texts(prompts), **options)
+        samples = [sample for answer in answers for sample in answer]
+        if not samples:
+            raise UserError("there is no prompt; give at least one (it may be empty)")
+        return samples[0] if is_single and len(samples) == 1 else samples
 
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
-        """One continuation, piece by piece."""
+        """Generate one continuation and yield it piece by piece."""
         use = find_use(self, "generate")
-        given, beside = self._beside("generate", options)
-        asked = read_options(use, self.config, given)
+        options, helpers = self._with_helpers("generate", options)
+        use_options = read_options(use, self.config, options)
         [row] = read_rows(use.row, [prompt], str(self.folder))
-        pieces = None if use.stream is None else use.stream([run.task for run in (self, *beside)], row, asked, 1)
+        pieces = None if use.stream is None else use.stream([run.task for run in (self, *helpers)], row, use_options, 1)
         if pieces is None:
             raise UserError(
                 "beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy, and one"
@@ -138,7 +139,7 @@ class Run:
         return pieces
 
     def score(self, text: str) -> Scored:
-        """The log-probability of every token of a text."""
+        """Return the log-probability of every token of a text."""
         find_use(self, "generate")
         training = self.config.training
         return score_text(self.task, text, training.length, carry=training.batching == "streams")
@@ -152,8 +153,8 @@ class Run:
     def choose(
         self, texts: str | Sequence[Texts], choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
     ) -> Chosen | list[Chosen | None]:
-        """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none
-        (None).
+        """Choose the most likely of several choices after a text (a `Chosen`), or after each of several texts; None for
+        an empty text.
 
         Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how
         to `normalise` (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.uses.choices.Choices`.
@@ -162,101 +163,102 @@ class Run:
             own = {"template": choices.template, "normalise": choices.normalise, "calibrate": choices.calibrate}
             options, choices = {**own, **options}, choices.words
         if not isinstance(choices, (Mapping, Sequence)):
-            raise UserError(
-                f"choices are a list of texts, or a dict with the words of each label, not {shown(choices)}"
-            )
-        given = (
+            raise UserError(f"choices must be a list of texts, or a dict of label to words; found {shown(choices)}")
+        plain = (
             dict(choices) if isinstance(choices, Mapping) else choices if isinstance(choices, str) else list(choices)
         )
-        found: list[Any] = self.ask("classify", listed(texts), choices=given, **options)
-        return found[0] if isinstance(texts, str) else found
+        answers: list[Any] = self.ask("classify", as_texts(texts), choices=plain, **options)
+        return answers[0] if isinstance(texts, str) else answers
 
     @overload
     def parse(self, sentences: str, **options: Any) -> Parse: ...
     @overload
     def parse(self, sentences: Sequence[Words], **options: Any) -> list[Parse | None]: ...
     def parse(self, sentences: str | Sequence[Words], **options: Any) -> Parse | list[Parse | None]:
-        """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above
-        1. A sentence without words has none (None).
+        """Parse a sentence into a tree (a `Parse`), or each of several sentences. With `n_best` above 1 each answer is
+        a list of parses, best first. The answer to a sentence without words is None.
 
-        A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields
-        of the config's `decoding` section, and `seed`; `beams` or `n_best` asks for beam search.
+        A sentence is a text with spaces between the words, or a list of words, which may contain any characters.
+        Options are the fields of the config's `decoding` section, and `seed`; `beams` or `n_best` selects beam search.
         """
-        found: Parse | list[Parse | None] = self._best("parse", sentences, options)
-        return found
+        answers: Parse | list[Parse | None] = self._best("parse", sentences, options)
+        return answers
 
     @overload
     def translate(self, texts: str, **options: Any) -> Translation: ...
     @overload
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]: ...
     def translate(self, texts: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
-        """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for
-        `n_best` above 1.
+        """Translate one text (a `Translation`) or several (a list). With `n_best` above 1 each answer is a list of
+        translations.
 
-        `into` names the language, where the model writes several; `with_attention` adds how each word looked at the
-        source's, of a `layer`. Options are besides the fields of the config's `decoding` section, `seed` and
-        `replace_unknown`; `beams` or `n_best` asks for beam search.
+        `into` names the target language of a model with several; `with_attention` adds each target word's attention to
+        the source words, from a `layer`. The other options are the fields of the config's `decoding` section, `seed`
+        and `replace_unknown`; `beams` or `n_best` selects beam search.
         """
-        found: Translation | list[Translation] = self._best("translate", texts, options)
-        return found
+        answers: Translation | list[Translation] = self._best("translate", texts, options)
+        return answers
 
     def _best(self, verb: str, texts: Any, options: Mapping[str, Any], runs: "Sequence[Run]" = ()) -> Any:
-        """Of lists of answers the best one each, where no more are asked for."""
+        """Return the best answer to each text, or its list of answers if `n_best` is above 1."""
         runs = runs or [self]
-        found = ask(runs, verb, listed(texts), options)
+        answers = ask(runs, verb, as_texts(texts), options)
         if read_options(find_use(self, verb), self.config, options).n_best == 1:
-            found = [answers[0] if answers else None for answers in found]
-        return found[0] if isinstance(texts, str) else found
+            answers = [n_best[0] if n_best else None for n_best in answers]
+        return answers[0] if isinstance(texts, str) else answers
 
     @overload
     def tag(self, texts: str, *, tokenised: bool = False) -> TaggedText: ...  # type: ignore[overload-overlap]  # a text is a sequence of texts too
     @overload
     def tag(self, texts: Sequence[Words], *, tokenised: bool = False) -> list[TaggedText]: ...
     def tag(self, texts: str | Sequence[Words], *, tokenised: bool = False) -> TaggedText | list[TaggedText]:
-        """A text's words with their tags (a `TaggedText`), or those of each of several.
+        """Tag the words of a text (a `TaggedText`), or of each of several texts.
 
-        A text is cut into words, at spaces alone where it is `tokenised`; or it is a list of words, which may be any.
+        A text is a string, which is split into words (only at spaces if it is `tokenised`), or a list of words, which
+        may contain any characters.
         """
-        found: list[TaggedText] = self.ask("tag", [as_list(text) for text in listed(texts)], tokenised=tokenised)
-        return found[0] if isinstance(texts, str) else found
+        answers: list[TaggedText] = self.ask("tag", [as_list(text) for text in as_texts(texts)], tokenised=tokenised)
+        return answers[0] if isinstance(texts, str) else answers
 
     @overload
     def fill(self, texts: str, *, top: int = 5) -> Filled: ...  # type: ignore[overload-overlap]  # a text is a sequence of texts too
     @overload
     def fill(self, texts: Sequence[Texts], *, top: int = 5) -> list[Filled | None]: ...
     def fill(self, texts: str | Sequence[Texts], *, top: int = 5) -> Filled | list[Filled | None]:
-        """The `top` guesses at every [MASK] of a text (a `Filled`), or of each of several; an empty one has none
-        (None). Of two texts in a tuple the answer also has how likely the second comes after the first; they need no
-        mask."""
-        found: list[Any] = self.ask("fill", listed(texts), top=top)
-        return found[0] if isinstance(texts, str) else found
+        """Return the `top` predictions for every [MASK] of a text (a `Filled`), or of each of several; None for an
+        empty text. For a pair of texts in a tuple, the answer also has the probability that the second follows the
+        first; a pair needs no mask."""
+        answers: list[Any] = self.ask("fill", as_texts(texts), top=top)
+        return answers[0] if isinstance(texts, str) else answers
 
     @overload
     def classify(self, texts: str | Tree | Sentence) -> Classified: ...
     @overload
     def classify(self, texts: Sequence[Any]) -> list[Classified | None]: ...
     def classify(self, texts: str | Tree | Sentence | Sequence[Any]) -> Classified | list[Classified | None]:
-        """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are
-        judged together are a tuple, so that `classify([("It rains.", "It is wet.")])` is one answer. Where a run reads
-        trees, so does this: `classify_trees`."""
-        one = isinstance(texts, (str, Tree, Sentence))
-        found: list[Any] = self.ask("classify", [tree_row(each) for each in ([texts] if one else listed(texts))])
-        return found[0] if one else found
+        """Classify a text (a `Classified`), or each of several; None for an empty text. A pair of texts that are
+        classified together is a tuple: `classify([("It rains.", "It is wet.")])` gives one answer. For a run that reads
+        trees this is the same as `classify_trees`."""
+        is_single = isinstance(texts, (str, Tree, Sentence))
+        rows = [texts] if is_single else as_texts(texts)
+        answers: list[Any] = self.ask("classify", [tree_row(row) for row in rows])
+        return answers[0] if is_single else answers
 
     @overload
     def classify_trees(self, trees: str | Tree | Sentence) -> ClassifiedTree: ...  # type: ignore[overload-overlap]
     @overload
     def classify_trees(self, trees: Sequence[str | Tree | Sentence]) -> list[ClassifiedTree | None]: ...
     def classify_trees(self, trees: Any) -> ClassifiedTree | list[ClassifiedTree | None]:
-        """The class of a tree (a `ClassifiedTree`), or of each of several; an empty text is nothing (None).
+        """Classify a tree (a `ClassifiedTree`), or each of several; None for an empty text.
 
-        A tree is a text with brackets, a `Tree`, or a `Sentence` with heads; labels that it has are not looked at.
+        A tree is a text with brackets, a `Tree`, or a `Sentence` with heads; its own labels are ignored.
         """
         if not issubclass(find_use(self, "classify").row, TreeRow):
-            raise UserError(f"{self.folder} classifies texts, not trees; give texts to `classify`")
-        one = isinstance(trees, (str, Tree, Sentence))
-        found: list[Any] = self.ask("classify", [tree_row(tree) for tree in ([trees] if one else listed(trees))])
-        return found[0] if one else found
+            raise UserError(f"{self.folder} classifies texts, not trees; call `classify` with texts")
+        is_single = isinstance(trees, (str, Tree, Sentence))
+        rows = [trees] if is_single else as_texts(trees)
+        answers: list[Any] = self.ask("classify", [tree_row(row) for row in rows])
+        return answers[0] if is_single else answers
 
     @overload
     def answer(  # type: ignore[overload-overlap]
@@ -269,15 +271,15 @@ class Run:
     def answer(
         self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None
     ) -> AnsweredQuestion | list[AnsweredQuestion]:
-        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best`
-        pieces of the passage.
+        """Answer a question about a passage (an `AnsweredQuestion`), or each of several, with the `n_best` spans of the
+        passage.
 
-        There is none where none scores by more than a `threshold` above the best piece: the run's own, unless one is
-        given.
+        The question has no answer if "no answer" scores more than `threshold` above the best span (default: the run's
+        own threshold).
         """
-        rows = [{"question": question, "passage": passage} for question in listed(questions)]
-        found: list[AnsweredQuestion] = self.ask("answer", rows, n_best=n_best, threshold=threshold)
-        return found[0] if isinstance(questions, str) else found
+        rows = [{"question": question, "passage": passage} for question in as_texts(questions)]
+        answers: list[AnsweredQuestion] = self.ask("answer", rows, n_best=n_best, threshold=threshold)
+        return answers[0] if isinstance(questions, str) else answers
 
     @overload
     def embed(  # type: ignore[overload-overlap]  # a text is a sequence of texts too
@@ -322,19 +324,22 @@ class Run:
         tokens: bool = False,
         carry: int | None = None,
     ) -> np.ndarray | list[np.ndarray]:
-        """A vector for each text (texts, dim), for one text (dim), or with `tokens` one for each of its tokens,
-        (tokens, dim), in a list; NumPy, float32. `layer` is a level's number (0: the embedding) or a mix of levels;
-        `pooling` and `normalise` are the run's own where they are not given. `carry` = n reads an ELMo's texts n at a
-        time, each going on from the one in its place before, as AllenNLP does."""
-        given = listed(texts)
-        for text in given:
+        """Return text vectors as NumPy float32 arrays: (texts, dim) for several texts, (dim) for one text; with
+        `tokens` a (tokens, dim) array per text, in a list.
+
+        `layer` is a layer's number (0: the embedding) or a mix of layers. `pooling` and `normalise` default to the
+        run's own. With `carry` = n an ELMo reads the texts n at a time, and each continues from the state of the text
+        n places before it, as AllenNLP does.
+        """
+        text_list = as_texts(texts)
+        for text in text_list:
             if not isinstance(text, str):
-                raise UserError(f"a text is a string, and one is {shown(text)}")
-        vectors = self.text_vectors(layer=layer, pooling=pooling, normalise=normalise, carry=carry)
-        found: np.ndarray | list[np.ndarray] = (
-            [each.vectors for each in vectors.of_tokens(given)] if tokens else vectors.of(given)
+                raise UserError(f"a text must be a string, not {shown(text)}")
+        embedder = self.text_vectors(layer=layer, pooling=pooling, normalise=normalise, carry=carry)
+        vectors: np.ndarray | list[np.ndarray] = (
+            [row.vectors for row in embedder.of_tokens(text_list)] if tokens else embedder.of(text_list)
         )
-        return found[0] if isinstance(texts, str) else found
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def text_vectors(
         self,
@@ -344,16 +349,16 @@ class Run:
         normalise: bool | None = None,
         carry: int | None = None,
     ) -> TextVectors:
-        """What makes vectors of texts, some at a time."""
+        """Return the object that computes text vectors, batch by batch."""
         return text_vectors(self.task, layer=layer, pooling=pooling, normalise=normalise, carry=carry)
 
     def score_translation(self, source: str, target: str, *, into: str = "") -> ScoredPair:
-        """The log-probability of every token of a given target, and of all of it."""
+        """Return the log-probability of every token of a given target, and of the whole target."""
         find_use(self, "translate")
         return score_pairs([self.task], [Pair(source, target, into=into)])[0]
 
     def align(self, source: str, target: str, *, into: str = "", layer: int | None = None) -> Alignment:
-        """How much each token of a given target looks at each of the source."""
+        """Return the attention of each token of a given target to each token of the source."""
         find_use(self, "translate")
         return align([self.task], [Pair(source, target, into=into)], layer=layer)[0]
 
@@ -384,46 +389,47 @@ class Run:
         baselines: bool = False,
         **settings: Any,
     ) -> Evaluation | Evaluations:
-        """The run's scores, as `clew evaluate` has them: on its own validation and test parts (`Evaluations`), on one
+        """Evaluate the run, as `clew evaluate` does: on its own validation and test parts (`Evaluations`), on one
         `part`, or on `data`.
 
-        `data` are examples as `clew.train` takes them, a file or several (pathlib.Path; of examples a string is a file
-        too), or to a language model a text. Settings of the sections data and decoding are keywords:
-        `data__label="stars"`, `decoding__beams=5`; `into`, `pivot` and `streams` are as on the command line.
-        `baselines` adds what the training data alone reach. With `choices` a language model chooses among labels, as
-        `choose` does.
+        `data` are examples in any form that `clew.train` takes, one or more files (pathlib.Path; for tasks with
+        examples also a string), or a text for a language model. Settings of the sections data and decoding are
+        keywords: `data__label="stars"`, `decoding__beams=5`; `into`, `pivot` and `streams` are the command line's
+        options. `baselines` adds the scores of baselines fitted on the training part. With `choices` a language model
+        chooses among labels, as in `choose`.
         """
-        with told_in_python():
-            more = {name: settings.pop(name, None) for name in ("into", "pivot", "streams")}
-            words = settings_of((), settings, ("data", "part", "choices", "baselines", "into", "pivot", "streams"))
-            if choices is not None:
-                return self._evaluate_choices(data, choices, words)
-            notes: list[str] = []
-            asked = replace(
-                asked_of(TASKS[self.config.task.name].learns, self.config.data, data, words, notes.append), **more
+        with python_errors():
+            options = {name: settings.pop(name, None) for name in ("into", "pivot", "streams")}
+            assignments = settings_of(
+                (), settings, ("data", "part", "choices", "baselines", "into", "pivot", "streams")
             )
+            if choices is not None:
+                return self._evaluate_choices(data, choices, assignments)
+            notes: list[str] = []
+            learning = TASKS[self.config.task.name].learns
+            asked = replace(asked_of(learning, self.config.data, data, assignments, notes.append), **options)
             config, parts = read_parts(self, asked, notes.append)
             if part is not None and part not in parts:
                 raise unknown("part", part, parts)
-            beside = own_baselines(self) if baselines else None
+            fitted = own_baselines(self) if baselines else None
             scores = {
-                name: score_part(self, config, name, each, pivot=asked.pivot, baselines=beside, say=notes.append)
-                for name, each in parts.items()
+                name: score_part(self, config, name, rows, pivot=asked.pivot, baselines=fitted, say=notes.append)
+                for name, rows in parts.items()
                 if part in (None, name)
             }
             if data is not None:
                 score, place = next(iter(scores.values())), f"{asked.files[0]}:" if name_of(data) == IN_MEMORY else ""
                 return Evaluation.of(name_of(data), score, notes, place)
-            found = Evaluations({name: Evaluation.of(name, score, notes) for name, score in scores.items()})
-            return found if part is None else found[part]
+            evaluations = Evaluations({name: Evaluation.of(name, score, notes) for name, score in scores.items()})
+            return evaluations if part is None else evaluations[part]
 
     def _evaluate_choices(self, data: Any, choices: Choose, settings: Sequence[str]) -> Evaluation:
         if data is None:
-            raise UserError("choices= needs texts with labels; give them as data=")
+            raise UserError("choices= needs labelled texts; pass them as data=")
         check_chooses(self)
-        asked_for = choices if isinstance(choices, Choices) else choices_of(choices)
-        examples, notes = labelled_by_choice(self, data, asked_for, settings)
-        return Evaluation.of(name_of(data), score_choices(self, examples, asked_for), notes.report())
+        choices = choices if isinstance(choices, Choices) else choices_of(choices)
+        examples, notes = labelled_by_choice(self, data, choices, settings)
+        return Evaluation.of(name_of(data), score_choices(self, examples, choices), notes.report())
 
     def __repr__(self) -> str:
         family = self.config.model.family
@@ -438,24 +444,24 @@ IN_MEMORY = "data"
 
 
 def name_of(data: Any) -> str:
-    """What an evaluation is called: its file, or else `data`."""
+    """Return the name of an evaluation: its file, or `data` for examples in memory."""
     return str(data) if isinstance(data, Path) or (isinstance(data, str) and is_file_name(data)) else IN_MEMORY
 
 
-def listed(texts: Any) -> Any:
-    """One text as a list of it; several as they are."""
+def as_texts(texts: Any) -> Any:
+    """Wrap a single text in a list; return several texts unchanged."""
     if not isinstance(texts, Iterable) or isinstance(texts, (Mapping, bytes)):
         raise UserError(f"expected a text, or a list of texts, found {shown(texts)}")
     return [texts] if isinstance(texts, str) else texts
 
 
 def as_list(text: Any) -> Any:
-    """Words as JSON has them."""
+    """Convert a tuple of words to a list, the form that rows take."""
     return list(text) if isinstance(text, tuple) else text
 
 
 def tree_row(tree: Any) -> Any:
-    """A tree as a row has it; what is none as it is."""
+    """Convert a tree to a row; return anything else unchanged."""
     if isinstance(tree, Sentence):
         return TreeRow(words=list(tree.words), heads=list(tree.heads or ()))
     return TreeRow(text=format_tree(tree)) if isinstance(tree, Tree) else tree
@@ -468,16 +474,17 @@ def translate_together(runs: Sequence[Run], texts: Sequence[str], **options: Any
 def translate_together(
     runs: Sequence[Run], texts: str | Sequence[str], **options: Any
 ) -> Translation | list[Translation]:
-    """Translations by several runs as an ensemble, as `Run.translate` has them by one; options that are not given are
-    the first run's."""
+    """Translate with several runs as an ensemble; arguments and result are those of `Run.translate`. Options that are
+    not given come from the first run."""
     if not runs:
         raise UserError("there is no run to translate with; give at least one")
-    found: Translation | list[Translation] = runs[0]._best("translate", texts, options, runs)
-    return found
+    answers: Translation | list[Translation] = runs[0]._best("translate", texts, options, runs)
+    return answers
 
 
 def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = None, precision: str = "float32") -> Run:
-    """The run in a folder, with the weights of its best evaluation, kept in a precision (`clew.layers.precision`)."""
+    """Load the run in a folder with the weights of its best evaluation, converted to a precision
+    (`clew.layers.precision`)."""
     check_precision(precision)
     folder = Path(folder)
     check_run(folder)

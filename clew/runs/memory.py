@@ -1,4 +1,4 @@
-"""Whether a model fits into memory, told before it is built: a sentence is better than a machine that swaps or a
+"""Check that a model fits into memory before it is built: an error message is better than a machine that swaps or a
 process that is killed."""
 
 import math
@@ -15,39 +15,40 @@ from clew.core.errors import UserError
 from clew.core.memory import LIMIT, gigabytes, host_memory
 from clew.runs.config import Config
 
-LIGHT = 2**28
-"""Bytes of weights that no machine needs to be asked about."""
+SMALL = 2**28
+"""Bytes of weights below which no check is needed."""
 
-BEYOND = 2**60
-"""Bytes that no machine has; sizes stay well within 64 bits."""
+IMPOSSIBLE = 2**60
+"""More bytes than any machine has; sizes stay well within 64 bits."""
 
-SIZED = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn)
+ALLOCATING = (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn)
 
 
 class TooLarge(Exception):
-    """New tensors ask for more bytes than they may; `asked` counts the first one over it, and not what would have come
-    after."""
+    """New tensors need more bytes than allowed. `requested` counts up to the first tensor over the limit, not those
+    after it."""
 
-    def __init__(self, asked: int):
-        super().__init__(f"{asked} bytes")
-        self.asked = asked
+    def __init__(self, requested: int):
+        super().__init__(f"{requested} bytes")
+        self.requested = requested
 
 
 class Allowance(TorchFunctionMode):
-    """Within this context new tensors ask first: the one that goes over `most` bytes in all is never made."""
+    """Within this context a new tensor that brings the total above `limit` bytes raises TooLarge and is not
+    allocated."""
 
-    def __init__(self, most: int):
+    def __init__(self, limit: int):
         super().__init__()
-        self.most = most
-        self.asked = 0
+        self.limit = limit
+        self.requested = 0
 
     def __torch_function__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
-        if function in SIZED:
+        if function in ALLOCATING:
             size = (options or {}).get("size", arguments)
             size = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
-            self.asked += 4 * math.prod(size)
-            if self.asked > self.most:
-                raise TooLarge(self.asked)
+            self.requested += 4 * math.prod(size)
+            if self.requested > self.limit:
+                raise TooLarge(self.requested)
         return function(*arguments, **(options or {}))
 
 
@@ -58,14 +59,14 @@ def build_within_memory(
     device: torch.device | None,
     stored: int | None = None,
 ) -> nn.Module:
-    """What `build` builds, if this machine has room for it, and `device` for its training where one is named; and if
-    there are about as many numbers `stored` as it has, where it is to be filled with these.
+    """Call `build` and return its model. Refuse a model that does not fit into this machine's memory, one whose
+    training does not fit on `device` (if given), and one with many more weights than the weights file (`stored`, if
+    given).
 
-    Only a model that turns out not to be light is first built without its numbers, on torch's meta device, which takes
-    a second.
+    Only a model that is not small is first built on torch's meta device to measure it, which takes a second.
     """
     try:
-        with Allowance(LIGHT):
+        with Allowance(SMALL):
             return build()
     except TooLarge:
         weights = weight_bytes(build)
@@ -75,22 +76,23 @@ def build_within_memory(
 
 
 def check_stored(weights: int, stored: int | None, config: Config, vocabulary: int) -> None:
-    """Some weights may be made anew, or shared where they are stored, but not most of them."""
-    if stored is not None and weights > 2 * (4 * stored + LIGHT):
+    """Refuse a model with more than about twice the stored weights. Some of its weights may not be stored, or be stored
+    once for several uses, but not most of them."""
+    if stored is not None and weights > 2 * (4 * stored + SMALL):
         raise UserError(
-            f"the config describes a model whose weights need {gigabytes(weights)}, but those that are there have"
+            f"the config describes a model whose weights need {gigabytes(weights)}, but the stored weights have"
             f" {gigabytes(4 * stored)}; copy them again, or correct {largest_number(config, vocabulary)}"
         )
 
 
 def weight_bytes(build: Callable[[], nn.Module]) -> int:
-    """The size of all weights, or at least that much; 0 where a body wants to see its own numbers and so cannot be
-    told."""
+    """Return the size of all weights, or a lower bound; 0 if the body cannot be built on the meta device because its
+    constructor reads values."""
     try:
-        with torch.device("meta"), Allowance(BEYOND):
+        with torch.device("meta"), Allowance(IMPOSSIBLE):
             return sum(parameter.nbytes for parameter in build().parameters())
     except TooLarge as error:
-        return error.asked
+        return error.requested
     except RuntimeError:
         return 0
 
@@ -105,7 +107,7 @@ def check_memory(weights: int, config: Config, vocabulary: int, device: torch.de
         what = (
             "the model's weights need"
             if needed == weights
-            else "to train the model, its weights, gradients and moments need"
+            else "training the model, with its weights, gradients and optimiser state, needs"
         )
         where = "this machine" if place == host else "the GPU"
         raise UserError(
@@ -115,8 +117,8 @@ def check_memory(weights: int, config: Config, vocabulary: int, device: torch.de
 
 
 def training_bytes(weights: int, config: Config) -> int:
-    """Weights, gradients and the moments of Adam, or this process's shard of them; of a body that stays as it is the
-    weights alone."""
+    """Return the bytes of weights, gradients and Adam's moments, or of this process's shard of them; only the weights
+    if the body is frozen."""
     transfer = config.transfer
     is_frozen = transfer.adapter is not None or transfer.freeze == "body"
     copies = 1 if is_frozen else 2 if part_name(config.training.optimiser) == "sgd" else 4
@@ -125,14 +127,14 @@ def training_bytes(weights: int, config: Config) -> int:
 
 
 def machine_memory(device: torch.device) -> int | None:
-    """The bytes of a GPU, or of the machine, or of the container that this runs in; None where they cannot be told."""
+    """Return the memory of a GPU, of the machine or of its container in bytes; None if it is unknown."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return host_memory(LIMIT)
 
 
 def largest_number(config: Config, vocabulary: int) -> str:
-    """What to lower first: the largest number in the model's section, or the vocabulary."""
+    """Return the setting to lower first: the largest number in the section `model`, or the vocabulary size."""
     numbers = dict(whole_numbers("model", config.model.model_dump(mode="json")))
     name = max(numbers, key=numbers.__getitem__, default="")
     return (

@@ -1,4 +1,4 @@
-"""An adapter and the run that it stands on made one run, which needs nothing but itself."""
+"""Merge an adapter into its base run: the result is one run that depends on no other."""
 
 import shutil
 from pathlib import Path
@@ -12,11 +12,11 @@ from clew.runs.trust import trust_like
 
 
 def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:
-    """Writes the merged run; its metrics are those of the adapter's training."""
+    """Write the merged run to `out`; its metrics are those of the adapter's training."""
     check_empty(out)
     run = load_run(folder, device="cpu", code=code)
     if not is_adapted(run.task):
-        raise UserError(f"{folder} has no adapter, and so nothing to merge: its weights are whole already")
+        raise UserError(f"{folder} has no adapter to merge: its weights are already complete")
     merge(run.task)
     config = run.config.model_copy(update={"transfer": run.config.transfer.model_copy(update={"adapter": None})})
     try:
@@ -30,6 +30,6 @@ def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:
         trust_like(out, [folder])
     except OSError as error:
         raise UserError(
-            f"cannot write the merged run to {out}: {error.strerror or error}; choose another place with --out"
+            f"cannot write the merged run to {out}: {error.strerror or error}; choose another folder with --out"
         ) from None
     return Run(out, config, run.vocabularies, run.task)

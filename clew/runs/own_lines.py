@@ -1,5 +1,4 @@
-"""The lines of a run's own validation part, whatever its data are: of running text, of documents, or the texts of
-examples."""
+"""The lines of a run's own validation part: of running text, of documents, or the texts of examples."""
 
 from collections.abc import Iterator
 

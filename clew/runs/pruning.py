@@ -1,4 +1,4 @@
-"""A run without some of its attention heads, written as a run of its own: smaller, and used as any other is."""
+"""Prune attention heads: write a smaller run without them, which is used like any other run."""
 
 import shutil
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from clew.runs.trust import trust_like
 
 
 def prunable_layers(run: Run) -> list[AttendingLayer]:
-    """The layers whose heads can go; refused where there are none, or where the weights are another run's."""
+    """Return the layers whose heads can be pruned; refuse a run without any, and an adapter."""
     check_merged(run.folder, run.config)
     layers = [
         layer
@@ -31,33 +31,32 @@ def prunable_layers(run: Run) -> list[AttendingLayer]:
     ]
     if not layers or "heads" not in type(run.config.model).model_fields:
         raise UserError(
-            f"{run.folder} has no layers of attention heads to prune; `{command('clew', 'describe', run.folder)}` shows"
-            " what it has"
+            f"{run.folder} has no attention heads to prune; `{command('clew', 'describe', run.folder)}` shows its"
+            " layers"
         )
     return layers
 
 
 def kept_heads(run: Run, off: Iterable[str]) -> dict[str, list[int]]:
-    """What `model.heads` says of a run without these heads: for every layer that is not whole, those that it keeps of
-    what it was built with."""
+    """Return the value of `model.heads` for a run without these heads: for every pruned layer, the heads that it keeps,
+    numbered as in the unpruned model."""
     before: Mapping[str, list[int]] = getattr(run.config.model, "heads", None) or {}
-    found = dict(before)
-    for layer, gone in grouped(run.task, off):
-        there = sorted(before.get(layer.name, range(1, layer.num_heads + 1)))
-        if gone:
-            found[layer.name] = [head for place, head in enumerate(there) if place not in gone]
-    return found
+    heads = dict(before)
+    for layer, pruned in grouped(run.task, off):
+        current = sorted(before.get(layer.name, range(1, layer.num_heads + 1)))
+        if pruned:
+            heads[layer.name] = [head for place, head in enumerate(current) if place not in pruned]
+    return heads
 
 
 def prune_run(run: Run, off: Iterable[str], out: Path, facts: Mapping[str, Any] | None = None) -> Run:
-    """Writes a run without the heads of these names. `facts` become its one record of metrics, beside the step of the
-    run it was."""
+    """Write a run without the named heads. Its only metrics record has the original run's step and `facts`."""
     off = list(off)
     check_empty(out)
     check_whole(run.task, "pruned")
     prunable_layers(run)
     if not off:
-        raise UserError("there is no head to prune; name some, or keep a smaller share")
+        raise UserError("no heads to prune; name some, or keep a smaller share")
     kept = kept_heads(run, off)
     config = run.config.model_copy(update={"model": run.config.model.model_copy(update={"heads": kept})})
     task = pruned_task(run, off)
@@ -76,20 +75,18 @@ def prune_run(run: Run, off: Iterable[str], out: Path, facts: Mapping[str, Any] 
         trust_like(out, [run.folder])
     except OSError as error:
         raise UserError(
-            f"cannot write the pruned run to {out}: {error.strerror or error}; choose another place with --out"
+            f"cannot write the pruned run to {out}: {error.strerror or error}; choose another folder with --out"
         ) from None
     return Run(out, config, run.vocabularies, task)
 
 
 def pruned_task(run: Run, off: Iterable[str]) -> nn.Module:
-    """A copy of the run's task without these heads."""
+    """Return a copy of the run's task without these heads."""
     task: nn.Module = deepcopy(run.task)
-    able = {layer.name for layer in prunable_layers(run)}
-    for layer, gone in grouped(task, off):
-        if gone and layer.name not in able:
-            raise UserError(
-                f"layer {layer.name} has one head, which is its whole attention and cannot be pruned; leave it"
-            )
-        if gone:
-            cut_to(layer.layer, [head for head in range(layer.num_heads) if head not in gone])
+    prunable = {layer.name for layer in prunable_layers(run)}
+    for layer, pruned in grouped(task, off):
+        if pruned and layer.name not in prunable:
+            raise UserError(f"layer {layer.name} has only one head, which cannot be pruned; leave it out")
+        if pruned:
+            cut_to(layer.layer, [head for head in range(layer.num_heads) if head not in pruned])
     return task

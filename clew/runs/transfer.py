@@ -1,5 +1,5 @@
-"""A run that stands on another: it has that one's body and tokenizer, and starts with what it has learnt. With an
-adapter it keeps no copy of that, and needs the other run to be there."""
+"""Fine-tuning: a run that takes the body and tokenizer of a base run and starts from its weights. With an adapter the
+run keeps no copy of them and needs the base run to load."""
 
 import os
 from copy import deepcopy
@@ -16,80 +16,81 @@ from clew.models import MODELS
 from clew.runs.config import Config
 from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, is_run, read_config, read_weights
 from clew.runs.embedding import check_merged, check_reads_one_sequence
-from clew.runs.trust import Foreign, check_path
+from clew.runs.trust import UntrustedPath, check_path
 from clew.tasks import TASKS
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 INHERITED = ("model", "text", "embedding")
-"""The sections that a run takes from the one it stands on; what the user sets is laid over them."""
+"""The sections that a fine-tuned run takes from its base run; the user's settings override them."""
 ENCODING = ("workers", "learn_from")
-"""Fields of the section text that say nothing of what the tokenizer is."""
+"""Fields of the section text that do not affect the tokenizer."""
 OUTPUT = ("tied", "bias", "start", "tags")
-"""Fields of a task with a source that say what its output layer is, and what it writes."""
+"""Task fields that describe the output layer of a task with a source, and its target."""
 CARRIED = ("pooling.",)
-"""Parts of a task besides its body that any other task with such a part goes on with."""
+"""Weights outside the body that a fine-tuned run takes even if its task differs."""
 ENCODER = "encoder"
-"""The role of a run whose body reads the source of another, among that one's vocabularies."""
-LARGE = 1e-3
-"""A learning rate that is for new models."""
+"""The vocabulary role of a base run whose body becomes this run's encoder."""
+HIGH_RATE = 1e-3
+"""A learning rate that is suited to new models, not to fine-tuning."""
 BASE = "CLEW_BASE"
-"""The variable that names where a run is whose folder was moved."""
+"""The environment variable with the folder of a base run that was moved."""
 
 
 def inheriting(settings: dict[str, Any], task: Any, source: Any) -> dict[str, Any]:
-    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its
-    body. A task with a source takes from a run that has one too its output as well; from any other nothing but its
-    encoder, the decoder being new, so that both sides have tables of their own."""
+    """Return a recipe's settings with those that a run of `task` inherits from its base run: the sections of the body.
+    If both tasks have a source, the output settings are inherited too. If only the new task has one, the base run
+    becomes its encoder and no section is inherited: the decoder is new, so source and target have separate tables."""
     if not isinstance(source, str):
         raise UserError(f"transfer.from takes a run's folder, not {source!r}")
     config = source_config(Path(source), task)
     dumped = config.model_dump(mode="json")
     if is_translator(config):
         outputs = {name: value for name, value in dumped["task"].items() if name in OUTPUT and name in settings["task"]}
-        kind = {
+        transfer = {
+            **settings["transfer"],
             "translator": True,
             "encoder": has_encoder(config),
-            "head_rate": 1.0,
-        }  # no part is new, and has to learn faster
-        more = {"task": {**settings["task"], **outputs}, "transfer": {**settings["transfer"], **kind}}
-        return deepcopy({**settings, **{section: dumped[section] for section in INHERITED}, **more})
+            "head_rate": 1.0,  # no part is new and would need a higher rate
+        }
+        changes = {"task": {**settings["task"], **outputs}, "transfer": transfer}
+        return deepcopy({**settings, **{section: dumped[section] for section in INHERITED}, **changes})
     if reads_source(task):
         model = {
             **settings["model"],
             **({"shared_embeddings": False} if "shared_embeddings" in settings["model"] else {}),
         }
         return deepcopy({**settings, "model": model, "text": {**settings["text"], "joint": False}})
-    found = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
-    found["embedding"]["vectors"] = None  # they are among the weights
+    result = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
+    result["embedding"]["vectors"] = None  # they are already in the base run's weights
     if isinstance(task, str) and task == dumped["task"]["name"] and not judges_examples(task):
-        found["task"] = deepcopy(dumped["task"])  # its output layer goes on as it is
-    if (pooling := usual_pooling(config)) is not None and "pooling" in found["task"]:
-        found["task"]["pooling"] = pooling
+        result["task"] = deepcopy(dumped["task"])  # the output layer is kept
+    if (pooling := usual_pooling(config)) is not None and "pooling" in result["task"]:
+        result["task"]["pooling"] = pooling
     if task == dumped["task"]["name"]:
-        found["task"] |= {name: dumped["task"][name] for name in ("num_hidden", "hidden_dim") if name in dumped["task"]}
-    return found
+        result["task"] |= {
+            name: dumped["task"][name] for name in ("num_hidden", "hidden_dim") if name in dumped["task"]
+        }
+    return result
 
 
-def with_kind(laid: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
-    """Settings that say of the run that is stood on what it is, whatever the user has set."""
-    return {
-        **laid,
-        "transfer": {**laid["transfer"], **{name: inherited["transfer"][name] for name in ("translator", "encoder")}},
-    }
+def with_kind(settings: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with the fields that describe the base run (translator, encoder), whatever the user set."""
+    kind = {name: inherited["transfer"][name] for name in ("translator", "encoder")}
+    return {**settings, "transfer": {**settings["transfer"], **kind}}
 
 
-def check_text_inherited(inherited: dict[str, Any], laid: dict[str, Any]) -> None:
-    """Refuses settings of a tokenizer where the one that is there is taken."""
-    theirs, mine = inherited["text"], laid["text"]
+def check_text_inherited(inherited: dict[str, Any], settings: dict[str, Any]) -> None:
+    """Refuse tokenizer settings if the base run's tokenizer is used."""
+    theirs, mine = inherited["text"], settings["text"]
     changed = (
         [name for name in mine if name not in ENCODING and mine[name] != theirs.get(name)]
         if isinstance(mine, dict)
         else []
     )
-    if changed and (inherited["transfer"]["translator"] or not reads_source(laid["task"].get("name"))):
+    if changed and (inherited["transfer"]["translator"] or not reads_source(settings["task"].get("name"))):
         raise UserError(
-            f"text.{changed[0]} is of a tokenizer that is trained, and transfer.from brings its run's own; leave it out"
+            f"text.{changed[0]} is a setting of a new tokenizer, but transfer.from uses the base run's; leave it out"
         )
 
 
@@ -98,7 +99,7 @@ def reads_source(task: Any) -> bool:
 
 
 def judges_examples(task: str) -> bool:
-    """Whether a task's data are examples, and not text or documents."""
+    """Whether a task's data are examples, not running text or documents."""
     learning = TASKS[task].learning
     return learning is None or learning.has_examples
 
@@ -109,14 +110,15 @@ def is_translator(config: Config) -> bool:
 
 
 def usual_pooling(config: Config) -> Part | None:
-    """What a text's vectors become where a body was pre-trained as this one: what they became there; or what its first
-    token, which stands for all, has learnt to become; or the last, where only that has seen the whole text."""
+    """Return the pooling for a body that was pre-trained like this one: the base run's own; for BERT the pooler on the
+    first token, which was trained to represent the text; for causal models the last token, the only one that has seen
+    the whole text."""
     family = config.model.family
     return getattr(config.task, "pooling", None) or {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
 
 def source_config(folder: Path, task: Any) -> Config:
-    """The config of a run that another of a task can stand on."""
+    """Return the config of a base run; refuse a run that cannot be the base of a run of `task`."""
     check_run(folder)
     check_files(folder)
     config = read_config(folder)
@@ -133,40 +135,37 @@ def source_config(folder: Path, task: Any) -> Config:
 
 
 def check_writes_alike(folder: Path, theirs: str, mine: str) -> None:
-    """Refuses texts on top of trees, and the other way round."""
-    there, here = TASKS[theirs].learns.reads, TASKS[mine].learns.reads
-    if there != here:
+    """Refuse a base run that learnt from another kind of data, such as texts for trees."""
+    their_data, my_data = TASKS[theirs].learns.reads, TASKS[mine].learns.reads
+    if their_data != my_data:
         raise UserError(
-            f"transfer.from={folder} learnt from {there} (the task {theirs}), and the task {mine} learns from "
-            f"{here}; take a run of the same task, or leave transfer.from out"
+            f"transfer.from={folder} learnt from {their_data} (the task {theirs}), but the task {mine} learns from "
+            f"{my_data}; use a run of the same task, or leave transfer.from out"
         )
 
 
 def check_stands(config: Config) -> None:
-    """Refuses settings of the section where there is no run to stand on."""
+    """Refuse other settings of the section `transfer` without `transfer.from`."""
     transfer = config.transfer
     fields = type(transfer).model_fields
     changed = [
         name for name, field in field_names(type(transfer)).items() if getattr(transfer, field) != fields[field].default
     ]
     if transfer.source is None and changed:
-        raise UserError(
-            f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out"
-        )
+        raise UserError(f"transfer.{changed[0]} is for fine-tuning a run; give transfer.from=RUN, or leave it out")
 
 
 def check_transfer(config: Config) -> None:
-    """Refuses settings of the section that do not go together, before anything is read."""
+    """Refuse incompatible settings of the section `transfer` before any file is read."""
     transfer: Any = config.transfer
     if transfer.adapter is not None and (transfer.freeze != 0 or transfer.unfreeze_every is not None):
         other = "freeze" if transfer.freeze != 0 else "unfreeze_every"
         raise UserError(
-            f"transfer.adapter leaves all of the other run as it is, so that transfer.{other} has nothing to do; give"
-            " one of them"
+            f"transfer.adapter freezes the whole base run, so transfer.{other} has no effect; give one of them"
         )
     if transfer.adapter is not None and not transfer.weights:
         raise UserError(
-            "transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of"
+            "transfer.adapter needs the base run's weights, but transfer.weights=false does not load them; give one of"
             " them"
         )
     if transfer.freeze == "body" and transfer.unfreeze_every is not None:
@@ -181,35 +180,35 @@ def check_transfer(config: Config) -> None:
     if not takes_encoder or family != "transformer":
         what = f"a {family}" if takes_encoder else f"the task {task}"
         remedy = "set model.family=transformer" if takes_encoder else "leave transfer.from out"
-        raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
+        raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot use; {remedy}")
     if getattr(config.data, "directions", None) is not None:
         raise UserError(
-            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give"
+            "data.directions marks each language with a token, which the encoder of transfer.from does not know; give"
             " one of them"
         )
     model: Any = config.model
     for name, is_set in (("model.shared_embeddings", model.shared_embeddings), ("text.joint", config.text.joint)):
         if is_set:
             raise UserError(
-                f"{name}=true would have both sides share their tokens, and the encoder of transfer.from has its own;"
+                f"{name}=true makes both sides share their tokens, but the encoder of transfer.from has its own tokens;"
                 " leave it out"
             )
 
 
 def with_hash(config: Config) -> Config:
-    """The config with the hash of the weights that the run starts from."""
+    """Return the config with the hash of the base run's weights."""
     source = config.transfer.source
     if source is None:
         return config
     if not (Path(source) / WEIGHTS).is_file():
-        read_weights(Path(source) / WEIGHTS)  # which says why they are not there
+        read_weights(Path(source) / WEIGHTS)  # raises the error for missing weights
     return config.model_copy(
         update={"transfer": config.transfer.model_copy(update={"sha256": file_hash(Path(source) / WEIGHTS)})}
     )
 
 
 def inherited_tokenizer(config: Config) -> Tokenizer | None:
-    """The tokenizer of the run whose body this one has."""
+    """Return the base run's tokenizer, or None if the run has a tokenizer of its own."""
     source = config.transfer.source
     if source is None or is_translator(config):
         return None
@@ -217,68 +216,69 @@ def inherited_tokenizer(config: Config) -> Tokenizer | None:
 
 
 def has_encoder(config: Config) -> bool:
-    """Whether a run's encoder is another's body."""
+    """Whether the run's encoder is the body of another run."""
     transfer: Any = config.transfer
     return transfer.source is not None and is_translator(config) and (transfer.encoder or not transfer.translator)
 
 
 def inherited_part(task: Any, config: Config) -> tuple[str, Any]:
-    """The part of a task that is another run's body, and what the names of its weights begin with."""
+    """Return the part of a task that is the base run's body, after the prefix of its weights' names."""
     is_encoder = is_translator(config) and not config.transfer.translator
     return ("body.encoder.", task.body.encoder) if is_encoder else ("body.", task.body)
 
 
 def put_adapters(task: nn.Module, config: Config) -> None:
-    """Adapters in the part that is another run's."""
+    """Insert adapters into the base run's part of a task, if the config asks for them."""
     if config.transfer.adapter is not None:
         adapt(inherited_part(task, config)[1], config.transfer.adapter)
 
 
 def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_new: bool = True) -> list[str]:
-    """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have.
-    What was taken, in words. Where the task is adapted, what was taken stays as it is, and is taken again whenever the
-    task is built. `run` is the task's own folder, beside which the other may be."""
+    """Load the weights of the base run into a new task: the body's, and those of other parts that both have. Return
+    notes on what was loaded.
+
+    If the task has adapters, the loaded weights are frozen, and they are loaded again whenever the task is built. `run`
+    is the task's own folder; the base run may be next to it.
+    """
     if config.transfer.source is None or not (is_new or is_adapted(task)):
         return []
     if not config.transfer.weights:
         return [f"{config.transfer.source}: its body and tokenizers, untrained"]
     source = base_folder(config, run) if is_adapted(task) else Path(config.transfer.source)
-    is_same_task = answers_alike(task, source, source_config(source, config.task.name), config)
+    is_same_output = has_same_output(task, source, source_config(source, config.task.name), config)
     prefix, _ = inherited_part(task, config)
-    mine = task.state_dict()
-    taken, left = {}, []
-    for theirs, tensor in read_weights(source / WEIGHTS).items():
-        name = prefix + theirs.removeprefix("body.") if theirs.startswith("body.") else theirs
-        may_be_taken = name.startswith((prefix, *CARRIED)) or is_same_task
-        if may_be_taken and name in mine and mine[name].shape == tensor.shape:
-            taken[name] = tensor
+    expected = task.state_dict()
+    loaded, unused = {}, []
+    for base_name, tensor in read_weights(source / WEIGHTS).items():
+        name = prefix + base_name.removeprefix("body.") if base_name.startswith("body.") else base_name
+        may_load = name.startswith((prefix, *CARRIED)) or is_same_output
+        if may_load and name in expected and expected[name].shape == tensor.shape:
+            loaded[name] = tensor
         else:
-            left.append(theirs)
-    new = [name for name in mine if name not in taken]
-    own = {
-        *adapter_names(task),
-        *(name for name, _ in task.named_buffers()),
-    }  # a buffer is counted anew: hard attention's baseline
-    lacking = next((name for name in new if name.startswith(prefix) and name not in own), None)
-    if lacking is not None:
+            unused.append(base_name)
+    new = [name for name in expected if name not in loaded]
+    # Buffers start anew, such as the baseline of hard attention.
+    optional = {*adapter_names(task), *(name for name, _ in task.named_buffers())}
+    missing = next((name for name in new if name.startswith(prefix) and name not in optional), None)
+    if missing is not None:
         raise UserError(
-            f"transfer.from={source} has no {lacking.replace(prefix, 'body.')} of the shape"
-            f" {tuple(mine[lacking].shape)} that this run's model asks for; leave the model section as that run has it"
+            f"transfer.from={source} has no {missing.replace(prefix, 'body.')} of the shape"
+            f" {tuple(expected[missing].shape)} that this run's model needs; keep the model section of that run"
         )
-    task.load_state_dict(taken, strict=False)
+    task.load_state_dict(loaded, strict=False)
     if is_adapted(task):
         for name, parameter in task.named_parameters():
-            parameter.requires_grad_(name not in taken)
-    left_out = (
-        f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})"
-        if left
+            parameter.requires_grad_(name not in loaded)
+    unused_text = (
+        f", {len(unused)} of its tensors not used ({', '.join(unused[:3])}{', ...' if len(unused) > 3 else ''})"
+        if unused
         else ""
     )
     added = {name for name, _ in task.named_parameters()} & set(new)
     parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in added})
-    notes = [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
+    notes = [f"{source}: starts with {len(loaded)} of its tensors{unused_text}; new: {', '.join(parts) or 'nothing'}"]
     rate, transfer = config.training.learning_rate, config.transfer
-    if rate >= LARGE and transfer.adapter is None and transfer.freeze != "body" and transfer.layer_decay == 1:
+    if rate >= HIGH_RATE and transfer.adapter is None and transfer.freeze != "body" and transfer.layer_decay == 1:
         notes.append(
             f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained"
             " Transformer"
@@ -286,9 +286,9 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
     return notes
 
 
-def answers_alike(task: nn.Module, source: Path, theirs: Config, mine: Config) -> bool:
-    """Whether a run's output layer says what a task's is to say: both write by the same tokens, or they are of one
-    task, and of the same labels in the same order."""
+def has_same_output(task: nn.Module, source: Path, theirs: Config, mine: Config) -> bool:
+    """Whether the base run's output layer fits the task: both write the same tokens, or they have the same task with
+    the same labels in the same order."""
     if mine.transfer.translator:
         return True
     if theirs.task.name != mine.task.name:
@@ -297,14 +297,14 @@ def answers_alike(task: nn.Module, source: Path, theirs: Config, mine: Config) -
 
 
 def labels_in(folder: Path, config: Config) -> dict[str, Labels]:
-    """A run's tables of labels, by role."""
+    """Return a run's label tables by role."""
     kinds = TASKS[config.task.name].vocabularies
     return {role: Labels.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds.items() if kind is Labels}
 
 
 def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, Any]:
-    """The vocabularies of a new run, its labels as the run of the same task has them that it stands on, where they are
-    the same ones."""
+    """Return the vocabularies of a new run, with its labels in the order of its base run if that has the same task and
+    the same set of labels."""
     source = config.transfer.source
     if source is None or (theirs := source_config(Path(source), config.task.name)).task.name != config.task.name:
         return vocabularies
@@ -316,21 +316,19 @@ def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, An
 
 
 def check_base(run: Path, config: Config, places: list[Path]) -> None:
-    """Refuses to look for a run where the config of a stranger's says that it is; where there is one beside the
-    adapter, that is taken."""
+    """Drop the base folder that an untrusted run's config names if it is elsewhere; refuse the run if there is no base
+    run next to it."""
     try:
-        check_path(
-            run, "transfer.from", str(places[0]), f"or set {BASE} to the folder of the run that it is an adapter on"
-        )
-    except Foreign:
+        check_path(run, "transfer.from", str(places[0]), f"or set {BASE} to the folder of the adapter's base run")
+    except UntrustedPath:
         if len(places) == 1 or not is_run(places[1]):
             raise
         del places[0]
 
 
 def base_folder(config: Config, run: Path | None) -> Path:
-    """Where the run is that an adapter stands on: where it was, beside the adapter's run, or where CLEW_BASE says; with
-    the weights that the adapter was trained on."""
+    """Return the folder of an adapter's base run, with the weights that the adapter was trained on: the folder in the
+    config, the folder of the same name next to the adapter's run, or CLEW_BASE."""
     named, expected = Path(str(config.transfer.source)), config.transfer.sha256
     places = (
         [Path(os.environ[BASE])]
@@ -339,16 +337,16 @@ def base_folder(config: Config, run: Path | None) -> Path:
     )
     if run is not None and BASE not in os.environ:
         check_base(run, config, places)
-    there = [place for place in places if is_run(place) and (place / WEIGHTS).is_file()]
-    who = "this run" if run is None else str(run)
-    if not there:
+    bases = [place for place in places if is_run(place) and (place / WEIGHTS).is_file()]
+    adapter = "this run" if run is None else str(run)
+    if not bases:
         raise UserError(
-            f"{who} is an adapter on {places[0]}, which is not there; set {BASE} to the folder that it is in now"
+            f"{adapter} is an adapter on {places[0]}, which does not exist; set {BASE} to its present folder"
         )
-    for place in there:
-        if expected is None or file_hash(place / WEIGHTS) == expected:
-            return place
+    for base in bases:
+        if expected is None or file_hash(base / WEIGHTS) == expected:
+            return base
     raise UserError(
-        f"{who} is an adapter on weights that {there[0]} no longer has ({WEIGHTS} has another hash); bring them back, "
+        f"{adapter} is an adapter on weights that {bases[0]} no longer has ({WEIGHTS} has another hash); restore them, "
         f"or set {BASE} to the folder of a copy"
     )

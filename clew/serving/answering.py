@@ -1,4 +1,4 @@
-"""Requests and answers shared by our servers: JSON in and out, one sentence per error, and names for runs. Knows no
+"""Shared by both servers: JSON requests and responses, error responses of one sentence, and names for runs. Knows no
 route."""
 
 import asyncio
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from clew.core.errors import UserError
 from clew.runs.folder.names import run_names
 from clew.runs.loaded import Run
-from clew.serving.mistakes import mistake
+from clew.serving.mistakes import error_object
 from clew.text.tokenizer import Tokenizer
 
 Value = TypeVar("Value")
@@ -29,25 +29,25 @@ class JSON(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
-def said(status: HTTPStatus, sentence: str, **more: Any) -> JSON:
+def error_response(status: HTTPStatus, sentence: str, **more: Any) -> JSON:
     return JSON({"error": sentence, **more}, int(status))
 
 
-async def missing(request: Request, error: Exception) -> Response:
-    return refusal(request, HTTPStatus.NOT_FOUND, "there is nothing at this address")
+async def not_found(request: Request, error: Exception) -> Response:
+    return route_error(request, HTTPStatus.NOT_FOUND, "there is nothing at this address")
 
 
-def refusal(request: Request, status: HTTPStatus, sentence: str) -> JSON:
+def route_error(request: Request, status: HTTPStatus, sentence: str) -> JSON:
     """An error in the form that clients of the requested route expect."""
-    return JSON(mistake(request.scope["path"], int(status), sentence), int(status))
+    return JSON(error_object(request.scope["path"], int(status), sentence), int(status))
 
 
-async def wrong_method(request: Request, error: Exception) -> Response:
-    other = "GET" if request.method == "POST" else "POST"
-    return refusal(request, HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not supported here; use {other}")
+async def method_not_allowed(request: Request, error: Exception) -> Response:
+    method = "GET" if request.method == "POST" else "POST"
+    return route_error(request, HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not supported here; use {method}")
 
 
-async def body_of(request: Request) -> dict[str, Any]:
+async def json_body(request: Request) -> dict[str, Any]:
     try:
         fields = json.loads(await request.body())
     except (ValueError, RecursionError) as error:
@@ -57,23 +57,23 @@ async def body_of(request: Request) -> dict[str, Any]:
     return fields
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """The client disconnected."""
 
 
 async def while_connected(request: Request, answer: Awaitable[Value]) -> Value:
     """Await `answer`, and cancel it if the client disconnects. On return it has released everything it held."""
-    job = asyncio.ensure_future(answer)
-    gone = asyncio.ensure_future(disconnected(request))
+    task = asyncio.ensure_future(answer)
+    disconnect = asyncio.ensure_future(disconnected(request))
     try:
-        await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not job.done():
-            raise Gone("the client disconnected")
-        return job.result()
+        await asyncio.wait((task, disconnect), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Disconnected("the client disconnected")
+        return task.result()
     finally:
-        for task in (job, gone):
-            task.cancel()
-        await asyncio.wait((job, gone))
+        for each in (task, disconnect):
+            each.cancel()
+        await asyncio.wait((task, disconnect))
 
 
 async def disconnected(request: Request) -> None:
@@ -81,10 +81,10 @@ async def disconnected(request: Request) -> None:
         pass
 
 
-def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
+def name_runs(runs: Sequence[Run]) -> dict[str, Run]:
     """Map unambiguous names to runs; duplicates are dropped."""
-    once = list({run.folder.resolve(): run for run in runs}.values())
-    return dict(zip(run_names(once), once, strict=True))
+    unique = list({run.folder.resolve(): run for run in runs}.values())
+    return dict(zip(run_names(unique), unique, strict=True))
 
 
 def limit_encoding(runs: Iterable[Run]) -> None:

@@ -1,4 +1,4 @@
-"""Batches of waiting requests. Knows no server: calls come in, answers go out.
+"""Groups waiting requests into batches. Knows no server: calls come in, answers go out.
 
 A batch has the first waiting call and others with the same key, up to a maximum number of rows: calls that arrived
 while the worker was busy, or within a few milliseconds. Its size is bounded by rows, so a large call is split over
@@ -29,7 +29,7 @@ MOST_BATCHES = 6
 """The maximum number of running batches, each at most a quarter of the one before it."""
 
 
-class Waiting:
+class QueuedCall:
     """A waiting call: its arrival time, and its answers so far."""
 
     def __init__(self, call: Call):
@@ -37,30 +37,30 @@ class Waiting:
         self.came = time.monotonic()
         self.answers: list[Any] = []
         self.taken = 0
-        self.done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self.result: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
     def add(self, answers: list[Any] | Exception) -> None:
         """Add the answers to its next rows, or fail with an error."""
-        if self.done.done():
+        if self.result.done():
             return
         if isinstance(answers, Exception):
-            self.done.set_exception(answers)
+            self.result.set_exception(answers)
             return
         self.answers += answers
         if len(self.answers) == len(self.call.rows):
-            self.done.set_result(self.answers)
+            self.result.set_result(self.answers)
 
 
 class Part(NamedTuple):
     """The rows [start, stop) of a call."""
 
-    of: Waiting
+    queued: QueuedCall
     start: int
     stop: int
 
     @property
     def rows(self) -> list[Any]:
-        return self.of.call.rows[self.start : self.stop]
+        return self.queued.call.rows[self.start : self.stop]
 
     @property
     def numbers(self) -> list[int]:
@@ -72,16 +72,16 @@ class Batch:
 
     def __init__(self, parts: list[Part]):
         self.parts = parts
-        self.key = parts[0].of.call.key
-        self.size = sum(part.of.call.size(part.rows) for part in parts)
+        self.key = parts[0].queued.call.key
+        self.size = sum(part.queued.call.size(part.rows) for part in parts)
         self.working: asyncio.Future[Any] | None = None
         self.running: asyncio.Future[None] | None = None
 
 
 class Batcher:
     """Batches calls. `await answers(call)` gives one answer per row. At most `queue` calls wait, each for at most
-    `seconds`. `saw(call, rows, answers)` is called in the worker's thread after each batch; the answers are None if it
-    failed."""
+    `seconds`. `observe(call, rows, answers)` is called in the worker's thread after each batch; the answers are None if
+    the batch failed."""
 
     def __init__(
         self,
@@ -91,15 +91,15 @@ class Batcher:
         wait: float = 0.005,
         queue: int = 64,
         seconds: float = 60.0,
-        saw: Callable[[Call, Sequence[Any], Sequence[Any] | None], None] = lambda call, rows, answers: None,
+        observe: Callable[[Call, Sequence[Any], Sequence[Any] | None], None] = lambda call, rows, answers: None,
     ):
         self.worker = worker
         self.batch = batch
         self.wait = wait
         self.queue = queue
         self.seconds = seconds
-        self.saw = saw
-        self.waiting: list[Waiting] = []
+        self.observe = observe
+        self.waiting: list[QueuedCall] = []
         self.streams = 0
         self.batches: list[Batch] = []
         self.changed = asyncio.Event()
@@ -113,21 +113,21 @@ class Batcher:
 
     async def answers(self, call: Call) -> list[Any]:
         self._check_room(len(self.waiting), "requests are waiting")
-        asked = Waiting(call)
-        self.waiting.append(asked)
+        queued = QueuedCall(call)
+        self.waiting.append(queued)
         if self.dispatching is None or self.dispatching.done():
             self.changed = asyncio.Event()
             self.dispatching = asyncio.ensure_future(self._dispatch())
         self.changed.set()
         try:
             async with asyncio.timeout(self.seconds):
-                return await asked.done
+                return await queued.result
         except TimeoutError:
             raise Late(
                 f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later"
             ) from None
         finally:
-            self._leave(asked)
+            self._leave(queued)
 
     async def stream(self, call: Call) -> AsyncIterator[str]:
         """The pieces of one continuation, in slices of the worker's time, so that other jobs get turns. The iterator is
@@ -135,14 +135,14 @@ class Batcher:
         self._check_room(self.streams, "texts are being streamed")
         self.streams += 1
         try:
-            pieces: Iterator[str] = await self._soon(lambda: started(call, self.saw))
-            while (some := await self._soon(lambda: taken(pieces))) is not None:
-                if some:
-                    yield some
+            pieces: Iterator[str] = await self._run_job(lambda: start_stream(call, self.observe))
+            while (text := await self._run_job(lambda: next_text(pieces))) is not None:
+                if text:
+                    yield text
         finally:
             self.streams -= 1
 
-    async def _soon(self, work: Callable[[], Any]) -> Any:
+    async def _run_job(self, work: Callable[[], Any]) -> Any:
         try:
             async with asyncio.timeout(self.seconds):
                 return await self.worker.do(work, seconds=self.seconds)
@@ -153,13 +153,13 @@ class Batcher:
         if count >= self.queue:
             raise Busy(f"{count} {what} already; try again when some are done")
 
-    def _leave(self, asked: Waiting) -> None:
+    def _leave(self, queued: QueuedCall) -> None:
         """Remove a call that was answered or abandoned, and cancel batches that nobody waits for."""
-        if asked in self.waiting:
-            self.waiting.remove(asked)
-        asked.done.cancel()
+        if queued in self.waiting:
+            self.waiting.remove(queued)
+        queued.result.cancel()
         for batch in self.batches:
-            if batch.working is not None and all(part.of.done.done() for part in batch.parts):
+            if batch.working is not None and all(part.queued.result.done() for part in batch.parts):
                 batch.working.cancel()
 
     async def _dispatch(self) -> None:
@@ -181,40 +181,42 @@ class Batcher:
         batch.running = asyncio.ensure_future(self._run(batch))
         batch.running.add_done_callback(done)
 
-    def _first(self) -> Waiting | None:
-        """The next call: the first one, or, while a batch runs, the first that is small enough to overtake it."""
+    def _first(self) -> QueuedCall | None:
+        """Return the next call: the first one, or, while a batch runs, the first that is small enough to overtake."""
         if not self.batches:
             return self.waiting[0] if self.waiting else None
         if len(self.batches) >= MOST_BATCHES:
             return None
         smallest, keys = min(batch.size for batch in self.batches), {batch.key for batch in self.batches}
         small = (
-            asked for asked in self.waiting if OVERTAKING * self._size(asked) <= smallest and asked.call.key not in keys
+            queued
+            for queued in self.waiting
+            if OVERTAKING * self._size(queued) <= smallest and queued.call.key not in keys
         )
         return next(small, None)
 
-    def _size(self, asked: Waiting) -> float:
+    def _size(self, queued: QueuedCall) -> float:
         """The size of the rows that the next batch would take of a call."""
-        return asked.call.size(asked.call.rows[asked.taken : asked.taken + self.batch])
+        return queued.call.size(queued.call.rows[queued.taken : queued.taken + self.batch])
 
     def _next(self) -> list[Part]:
         """The parts of the next batch: rows of the next call and of others with its key, as many as fit."""
         parts: list[Part] = []
         first = self._first()
         room, key = self.batch, None if first is None else first.call.key
-        for asked in list(self.waiting):
-            if room and asked.call.key == key:
-                stop = min(asked.taken + room, len(asked.call.rows))
-                parts.append(Part(asked, asked.taken, stop))
-                room -= stop - asked.taken
-                asked.taken = stop
-                self.waiting.remove(asked)
-                if stop < len(asked.call.rows):
-                    self.waiting.append(asked)  # behind the others
+        for queued in list(self.waiting):
+            if room and queued.call.key == key:
+                stop = min(queued.taken + room, len(queued.call.rows))
+                parts.append(Part(queued, queued.taken, stop))
+                room -= stop - queued.taken
+                queued.taken = stop
+                self.waiting.remove(queued)
+                if stop < len(queued.call.rows):
+                    self.waiting.append(queued)  # behind the others
         return parts
 
     async def _run(self, batch: Batch) -> None:
-        work = self.worker.do(lambda: answered(batch.parts, self.saw), seconds=self.seconds, size=batch.size)
+        work = self.worker.do(lambda: answer_parts(batch.parts, self.observe), seconds=self.seconds, size=batch.size)
         batch.working = asyncio.ensure_future(work)
         await asyncio.wait([batch.working])
         if batch.working.cancelled():
@@ -222,13 +224,13 @@ class Batcher:
         error = batch.working.exception()
         results = [error] * len(batch.parts) if error is not None else batch.working.result()
         for part, answers in zip(batch.parts, results, strict=True):
-            part.of.add(answers)
+            part.queued.add(answers)
 
 
-def answered(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Exception]:
-    """The answers of each part, or its error. If the call for all parts fails, each is tried by itself."""
+def answer_parts(parts: list[Part], observe: Callable[..., None]) -> list[list[Any] | Exception]:
+    """Return each part's answers, or its error. If the call for all parts fails, each part is tried by itself."""
     try:
-        return one_call(parts, saw)
+        return one_call(parts, observe)
     except Ended:
         raise
     except BaseException as error:
@@ -238,7 +240,7 @@ def answered(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
     results: list[list[Any] | Exception] = []
     for part in parts:
         try:
-            results += one_call([part], saw)
+            results += one_call([part], observe)
         except Ended:
             raise
         except BaseException as error:
@@ -246,39 +248,39 @@ def answered(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
     return results
 
 
-def one_call(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Exception]:
-    call = parts[0].of.call
+def one_call(parts: list[Part], observe: Callable[..., None]) -> list[list[Any] | Exception]:
+    call = parts[0].queued.call
     rows = [row for part in parts for row in part.rows]
     numbers = [number for part in parts for number in part.numbers]
     try:
-        answers = call.answered(rows, numbers)
+        answers = call.answer(rows, numbers)
     except Ended:
         raise
     except BaseException as error:
         if len(parts) == 1 and not isinstance(error, TokenizerFault):
-            saw(call, rows, None)
+            observe(call, rows, None)
         raise
-    saw(call, rows, answers)
+    observe(call, rows, answers)
     split = iter(answers)
     return [[next(split) for _ in part.rows] for part in parts]
 
 
-def started(call: Call, saw: Callable[..., None]) -> Iterator[str]:
+def start_stream(call: Call, observe: Callable[..., None]) -> Iterator[str]:
     try:
         pieces = call.pieces()
     except UserError as error:
         if not isinstance(error, TokenizerFault):
-            saw(call, call.rows, None)
+            observe(call, call.rows, None)
         raise
-    saw(call, call.rows, None)
+    observe(call, call.rows, None)
     return pieces
 
 
-def taken(pieces: Iterator[str]) -> str | None:
-    """The text written within SLICE seconds; None at the end."""
-    pieces_so_far, until = [], time.monotonic() + SLICE
+def next_text(pieces: Iterator[str]) -> str | None:
+    """Return the text generated within SLICE seconds; None at the end."""
+    generated, until = [], time.monotonic() + SLICE
     for piece in pieces:
-        pieces_so_far.append(piece)
+        generated.append(piece)
         if time.monotonic() >= until:
             break
-    return "".join(pieces_so_far) if pieces_so_far else None
+    return "".join(generated) if generated else None

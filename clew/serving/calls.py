@@ -1,7 +1,7 @@
-"""Parse a request into rows and options of one of the run's uses. Knows no server and no task.
+"""Parses a request into rows and options of one of the run's uses. Knows no server and no task.
 
-    {"text": ...}                 one row by its fields; the first field may always be called `text`
-    {"texts": [...]}              several rows, each its first field, a list of fields, or an object; other fields apply to all rows
+    {"text": ...}       one row by its fields; the first field may always be called `text`
+    {"texts": [...]}    several rows, each its first field, a list of fields, or an object; other fields apply to all
 
 together with the use's options. If the use reads files, the first field is a file, {"data": BASE64, "name": NAME}, and
 never a path. Rows of several requests with equal options may be answered by one call.
@@ -28,8 +28,8 @@ LONGEST_TEXT = 10_000
 LIMITS = {"max_new": 4096, "beams": 64, "n_best": 64, "samples": 64}
 """The maximum values in a request; the run's own settings may be larger."""
 MOST_WRITTEN = 100_000
-"""The maximum number of generated tokens of a request: texts x samples x max_new x beams. For one text the run's own
-settings may exceed it."""
+"""The maximum number of generated tokens of a request: texts x samples x max_new x beams. The run's own settings may
+exceed it for one text."""
 CHARACTERS = 4
 """The number of characters read that cost about as much as one generated token."""
 BYTES = 256
@@ -61,16 +61,17 @@ class Call:
 
     def size(self, rows: Sequence[Any]) -> float:
         """The maximum work of some of its rows, in generated tokens; characters read are converted."""
-        return written_of(self.use, rows, self.options) + characters_of(rows) / CHARACTERS
+        return num_generated(self.use, rows, self.options) + characters_of(rows) / CHARACTERS
 
-    def answered(self, rows: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
+    def answer(self, rows: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
         check_places(self.use, self.run.task, rows, self.longest)
         return answer_rows(self.use, [self.run.task], rows, self.options, numbers)
 
-    def told(self, answers: Sequence[Any]) -> Objects:
-        answered = enumerate(zip(self.rows, answers, strict=True), start=1)
+    def objects(self, answers: Sequence[Any]) -> Objects:
+        """Return the JSON objects of all answers."""
+        numbered = enumerate(zip(self.rows, answers, strict=True), start=1)
         return [
-            one for number, (row, answer) in answered for one in self.use.objects(number, row, answer, self.options)
+            item for number, (row, answer) in numbered for item in self.use.objects(number, row, answer, self.options)
         ]
 
     def pieces(self) -> Iterator[str]:
@@ -91,15 +92,16 @@ class Call:
 def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST_TEXT) -> Call:
     """Parse a request; an invalid one raises a UserError."""
     use = find_use(run, verb)
-    fields_left = dict(body)
-    is_stream = use.stream is not None and fields_left.pop("stream", False)
+    option_fields = dict(body)
+    is_stream = use.stream is not None and option_fields.pop("stream", False)
     if not isinstance(is_stream, bool):
         raise UserError("stream takes true or false")
-    named = {name: fields_left.pop(name) for name in (*use.row.model_fields, "text", "texts") if name in fields_left}
-    fields = {name: value for name, value in named.items() if value is not None}
+    row_names = (*use.row.model_fields, "text", "texts")
+    row_fields = {name: option_fields.pop(name) for name in row_names if name in option_fields}
+    fields = {name: value for name, value in row_fields.items() if value is not None}
     for name in use.local:
-        fields_left.pop(name, None)
-    options = read_options(use, run.config, fields_left)
+        option_fields.pop(name, None)
+    options = read_options(use, run.config, option_fields)
     for name, most in LIMITS.items():
         if name in body and getattr(options, name, 0) > most:
             raise UserError(f"{name} must be at most {most} here, not {getattr(options, name)}")
@@ -120,19 +122,20 @@ def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST
     return Call(run, verb, use, options, rows, key, is_stream, longest)
 
 
-def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own: Any, longest: int) -> None:
-    """Refuse a request that would keep the model busy for minutes. `own` are the run's own options."""
-    work, most = written_of(use, rows, options), max(MOST_WRITTEN, written_of(use, rows[:1], own))
+def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own_options: Any, longest: int) -> None:
+    """Refuse a request that would keep the model busy for minutes. `own_options` are the run's own options."""
+    work, most = num_generated(use, rows, options), max(MOST_WRITTEN, num_generated(use, rows[:1], own_options))
     if work > most:
         raise UserError(
             f"{counted(len(rows), 'text')} with {counted(beams_of(options), 'beam')} may generate {work:,} tokens, but"
             f" a request may generate at most {most:,} (texts x samples x max_new x beams); ask for less, or send"
             " several requests"
         )
-    given = getattr(options, "choices", None) or ()
-    choices = (
-        list(given.values()) if isinstance(given, Mapping) else given.split(",") if isinstance(given, str) else given
-    )
+    choices = getattr(options, "choices", None) or ()
+    if isinstance(choices, Mapping):
+        choices = list(choices.values())
+    elif isinstance(choices, str):
+        choices = choices.split(",")
     template = len(getattr(options, "template", None) or "")
     read = characters_of(rows) + len(rows) * (template + sum(template + len(choice) for choice in choices))
     if read > MOST_TEXTS * longest:
@@ -146,8 +149,8 @@ def beams_of(options: Any) -> int:
     return max(options.beams, options.n_best) if getattr(options, "method", None) == "beam" else 1
 
 
-def written_of(use: Use[Any, Any], rows: Sequence[Any], options: Any) -> int:
-    """The maximum number of tokens generated for the rows, over all beams."""
+def num_generated(use: Use[Any, Any], rows: Sequence[Any], options: Any) -> int:
+    """Return the maximum number of tokens generated for the rows, over all beams."""
     return beams_of(options) * sum(use.writes(row, options) for row in rows)
 
 
@@ -170,7 +173,7 @@ def check_places(use: Use[Any, Any], task: Any, rows: Sequence[Any], longest: in
 
 
 def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str, *, files: bool = False) -> list[Any]:
-    """The rows of a request, validated."""
+    """Return the rows of a request, validated."""
     first = next(iter(kind.model_fields))
     what, most = (first, MOST_FILES) if files else ("text", MOST_TEXTS)
     fields = dict(fields)
@@ -191,9 +194,8 @@ def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str, *, fi
     if texts is not None and fields:
         items = [{**dict(read_partly(kind, each)), **fields} for each in items]
     rows = [read_row(kind, each, f"{what} {number}", name) for number, each in enumerate(items, start=1)]
-    assert not files or all(
-        isinstance(getattr(row, first), FileBytes) for row in rows
-    )  # never a path, whatever the request contains
+    # Never a path, whatever the request contains.
+    assert not files or all(isinstance(getattr(row, first), FileBytes) for row in rows)
     for number, row in enumerate(rows, start=1):
         for field, value in row:
             check_text(value, f"{what} {number}" if field == first else field, longest)
@@ -201,7 +203,8 @@ def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str, *, fi
 
 
 def with_file(first: str, value: Any, what: str) -> dict[str, Any]:
-    """The fields of a row whose first field is a file; `given` is only the file, or an object with all fields."""
+    """Return the fields of a row whose first field is a file; `value` is only the file, or an object with all
+    fields."""
     is_row = isinstance(value, Mapping) and "data" not in value
     row = dict(value) if is_row else {first: value}
     return {**row, first: file_of(row.get(first), what)}

@@ -1,17 +1,19 @@
-"""Limits of connections, which apply before a request has arrived, and so before the rules of the guard. Knows no
-route.
+"""Limits on connections. They apply before a request has arrived, and so before the rules of the guard. Knows no route.
 
-A connection costs a file descriptor. A process has a few thousand at most, and a client that holds them all locks
-everybody out without having sent one request. So
+A connection costs a file descriptor. A process has a few thousand at most, and a client that holds them all locks out
+everybody else without sending one request. So
 
-    the head of a request must arrive within HEAD seconds; an idle connection is closed after IDLE seconds; a connection
-    whose client reads nothing of an answer for STALL seconds is closed (the guard limits the time of a body); the
-    number of connections is limited. A new one replaces another: of the address with the most connections, the one that
-    has waited longest for the head of a request, else one between two requests, else one whose body is arriving.
+    - the head of a request must arrive within HEAD seconds;
+    - an idle connection is closed after IDLE seconds;
+    - a connection whose client reads nothing of an answer for STALL seconds is closed (the guard limits the time of a
+      body);
+    - the number of connections is limited. At the limit, a new connection replaces one of the address with the most
+      connections: the one that has waited longest for the head of a request, else one between two requests, else one
+      whose body is arriving.
 
-A request that is being answered is cut only if its address holds more connections than the newcomer's; otherwise the
-newcomer is told to come back later. An honest client sends its head at once, so it is never the one that has waited
-longest: it gets in beside any number of slow ones, even from its own address.
+A request that is being answered is closed only if its address holds more connections than the new connection's;
+otherwise the new connection is refused and asked to try again. An honest client sends its head at once, so it never
+waits longest: it is accepted beside any number of slow clients, even from its own address.
 """
 
 import asyncio
@@ -28,15 +30,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS = 2048
 HEAD, IDLE, STALL = 10.0, 60.0, 60.0
 RESERVED = 192
-"""File descriptors reserved for other uses, and for connections accepted but not yet counted, or cut but not yet
-closed."""
+"""File descriptors reserved for other uses, and for connections that are accepted but not yet counted, or aborted but
+not yet closed."""
 AT_ONCE = 16
 """Connections accepted in one round, before existing ones are served; RESERVED has room for several rounds."""
 LONGEST_BACKLOG = 1024
 
 
-class Doing(IntEnum):
-    """The stage of a connection; lower stages are cut first."""
+class Stage(IntEnum):
+    """The stage of a connection; lower stages are closed first."""
 
     HEAD = 0
     IDLE = 1
@@ -45,7 +47,8 @@ class Doing(IntEnum):
 
 
 class Connections:
-    """All open connections by address, the longest in its stage first. `cut(why)` is called when one is closed."""
+    """All open connections by address, the longest in its stage first. `on_close(reason)` is called when the server
+    closes one."""
 
     def __init__(
         self,
@@ -54,11 +57,11 @@ class Connections:
         head: float = HEAD,
         idle: float = IDLE,
         stall: float = STALL,
-        cut: Callable[[str], None] = lambda why: None,
+        on_close: Callable[[str], None] = lambda reason: None,
     ):
         self.most = most
         self.head, self.idle, self.stall = head, idle, stall
-        self.cut = cut
+        self.on_close = on_close
         self.by_address: dict[str, dict[Connection, None]] = {}
         self.count = 0
 
@@ -66,28 +69,29 @@ class Connections:
         """Add a connection and return the one to close for it, which may be itself; None if there is room."""
         self.by_address.setdefault(connection.address, {})[connection] = None
         self.count += 1
-        return self.superfluous(connection) if self.count > self.most else None
+        return self.choose_to_close(connection) if self.count > self.most else None
 
     def remove(self, connection: "Connection") -> None:
-        own = self.by_address.get(connection.address, {})
-        if connection in own:
-            del own[connection]
+        siblings = self.by_address.get(connection.address, {})
+        if connection in siblings:
+            del siblings[connection]
             self.count -= 1
-        if not own:
+        if not siblings:
             self.by_address.pop(connection.address, None)
 
-    def moved(self, connection: "Connection") -> None:
+    def stage_changed(self, connection: "Connection") -> None:
         """Move a connection to the end of its address's list when its stage changes."""
-        own = self.by_address.get(connection.address, {})
-        if connection in own:
-            del own[connection]
-            own[connection] = None
+        siblings = self.by_address.get(connection.address, {})
+        if connection in siblings:
+            del siblings[connection]
+            siblings[connection] = None
 
-    def superfluous(self, newest: "Connection") -> "Connection":
+    def choose_to_close(self, newest: "Connection") -> "Connection":
+        """Return the connection to close in favour of the newest one, or the newest one itself."""
         largest = max(self.by_address.values(), key=len)
         others = [each for each in largest if each is not newest]
-        for doing in (Doing.HEAD, Doing.IDLE, Doing.BODY):
-            candidate = next((each for each in others if each.doing is doing), None)
+        for stage in (Stage.HEAD, Stage.IDLE, Stage.BODY):
+            candidate = next((each for each in others if each.stage is stage), None)
             if candidate is not None:
                 return candidate
         is_fair = len(largest) <= len(self.by_address[newest.address]) + 1
@@ -97,87 +101,89 @@ class Connections:
 class Connection(H11Protocol):
     """uvicorn's connection with time limits."""
 
-    def __init__(self, *given: Any, connections: Connections, **options: Any):
-        super().__init__(*given, **options)
-        self.all = connections
+    def __init__(self, *args: Any, connections: Connections, **options: Any):
+        super().__init__(*args, **options)
+        self.all_connections = connections
         self.address = ""
-        self.doing = Doing.HEAD
-        self.ending: asyncio.TimerHandle | None = None
-        self.stalling: asyncio.TimerHandle | None = None
+        self.stage = Stage.HEAD
+        self.deadline: asyncio.TimerHandle | None = None
+        self.stall_timeout: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = address_of(self.client)
-        self._wait(self.all.head, "head")
-        superfluous = self.all.add(self)
-        if superfluous is self:
-            self._refuse(503, f"there are {self.all.most} connections already; try again when some are closed", "room")
-        elif superfluous is not None:
-            superfluous.end("room")
+        self._set_deadline(self.all_connections.head, "head")
+        to_close = self.all_connections.add(self)
+        if to_close is self:
+            most = self.all_connections.most
+            self._refuse(503, f"there are {most} connections already; try again when some are closed", "room")
+        elif to_close is not None:
+            to_close.end("room")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._unregister()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        before = self.doing
+        before = self.stage
         super().data_received(data)
-        self._look()
-        if before is Doing.IDLE and self.doing is Doing.IDLE:
-            self._does(Doing.HEAD)
-            self._wait(self.all.head, "head")
+        self._update_stage()
+        if before is Stage.IDLE and self.stage is Stage.IDLE:
+            self._set_stage(Stage.HEAD)
+            self._set_deadline(self.all_connections.head, "head")
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look()
-        if self.doing is Doing.IDLE:
-            self._wait(self.all.idle, "idle")
+        self._update_stage()
+        if self.stage is Stage.IDLE:
+            self._set_deadline(self.all_connections.idle, "idle")
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.stalling = self.stalling or self.loop.call_later(self.all.stall, self.end, "stall")
+        self.stall_timeout = self.stall_timeout or self.loop.call_later(self.all_connections.stall, self.end, "stall")
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        stop(self.stalling)
-        self.stalling = None
+        cancel(self.stall_timeout)
+        self.stall_timeout = None
 
-    def end(self, why: str) -> None:
-        """Close at once, with unsent and unread data dropped."""
-        self._forget()
-        self.all.cut(why)
+    def end(self, reason: str) -> None:
+        """Close at once, and drop unsent and unread data."""
+        self._unregister()
+        self.all_connections.on_close(reason)
         self.transport.abort()
 
-    def _look(self) -> None:
+    def _update_stage(self) -> None:
         """Update the stage after data was received or sent."""
         if self.cycle is None:
             return
         if self.cycle.response_complete:
-            if self.doing in (Doing.BODY, Doing.ANSWER):
-                self._does(Doing.IDLE)
+            if self.stage in (Stage.BODY, Stage.ANSWER):
+                self._set_stage(Stage.IDLE)
             return
-        self._does(Doing.BODY if self.cycle.more_body else Doing.ANSWER)
-        stop(self.ending)
+        self._set_stage(Stage.BODY if self.cycle.more_body else Stage.ANSWER)
+        cancel(self.deadline)
 
-    def _does(self, doing: Doing) -> None:
-        if doing is not self.doing:
-            self.doing = doing
-            self.all.moved(self)
+    def _set_stage(self, stage: Stage) -> None:
+        if stage is not self.stage:
+            self.stage = stage
+            self.all_connections.stage_changed(self)
 
-    def _wait(self, seconds: float, why: str) -> None:
-        stop(self.ending)
-        self.ending = self.loop.call_later(seconds, self._late, why)
+    def _set_deadline(self, seconds: float, reason: str) -> None:
+        cancel(self.deadline)
+        self.deadline = self.loop.call_later(seconds, self._time_out, reason)
 
-    def _late(self, why: str) -> None:
+    def _time_out(self, reason: str) -> None:
         has_begun = bool(self.conn.trailing_data[0])
-        if why == "head" and has_begun and not self.transport.is_closing():
+        if reason == "head" and has_begun and not self.transport.is_closing():
+            seconds = self.all_connections.head
             self._refuse(
-                408, f"the head of the request did not arrive within {self.all.head:g} seconds; send it again", why
+                408, f"the head of the request did not arrive within {seconds:g} seconds; send it again", reason
             )
         else:
-            self.end(why)
+            self.end(reason)
 
-    def _refuse(self, status: int, sentence: str, why: str) -> None:
+    def _refuse(self, status: int, sentence: str, reason: str) -> None:
         """Send one sentence and close. It fits into the system's buffer, so that nothing waits until it is read."""
         body = json.dumps({"error": sentence})
         head = (
@@ -186,24 +192,24 @@ class Connection(H11Protocol):
         )
         self.transport.write(f"{head}connection: close\r\n\r\n{body}".encode("ascii"))
         if self.transport.get_write_buffer_size():
-            return self.end(why)
-        self._forget()
-        self.all.cut(why)
+            return self.end(reason)
+        self._unregister()
+        self.all_connections.on_close(reason)
         self.transport.close()
 
-    def _forget(self) -> None:
-        self.all.remove(self)
-        stop(self.ending)
-        stop(self.stalling)
+    def _unregister(self) -> None:
+        self.all_connections.remove(self)
+        cancel(self.deadline)
+        cancel(self.stall_timeout)
 
 
-def stop(timer: asyncio.TimerHandle | None) -> None:
+def cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """The owner of a connection: an IPv4 address, or an IPv6 /64 network, all of whose addresses one household has."""
+    """Return the owner of a connection: an IPv4 address, or an IPv6 /64 network, which one household usually owns."""
     if client is None:
         return ""
     try:
@@ -216,13 +222,16 @@ def address_of(client: tuple[str, int] | None) -> str:
 
 
 def most_connections() -> int:
-    """The connection limit: MOST_CONNECTIONS, or what the system allows. The limit of open files is raised if possible,
-    since an idle connection costs almost nothing, while replacing one costs an accept and a close."""
+    """Return the connection limit: MOST_CONNECTIONS, or what the system allows.
+
+    Raise the limit of open files if possible, since an idle connection costs almost nothing, while replacing one costs
+    an accept and a close.
+    """
     if resource is None:
         return MOST_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_CONNECTIONS + RESERVED
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    target = MOST_CONNECTIONS + RESERVED
+    limit = target if hard == resource.RLIM_INFINITY else min(target, hard)
     if soft != resource.RLIM_INFINITY and soft < limit:
         with suppress(ValueError, OSError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

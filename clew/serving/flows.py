@@ -1,4 +1,4 @@
-"""Answers streamed line by line. Knows no route."""
+"""Responses that are streamed line by line. Knows no route."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from clew.serving.answering import Gone, while_connected
+from clew.serving.answering import Disconnected, while_connected
 
 GONE = 499
 """The status of a request whose client disconnected; only metrics read it."""
@@ -16,15 +16,15 @@ EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 
 
 class Flow(Response):
-    """Streams `lines`, which set `status` for the metrics. `ended(status)` is called when all are sent or the client
-    disconnects."""
+    """A response that streams `lines`, which may set `status` for the metrics. `on_end(status)` is called when all
+    lines are sent or the client disconnects."""
 
     def __init__(self, media_type: str, seconds: float):
         super().__init__(media_type=media_type)
         del self.headers["content-length"]
         self.seconds = seconds
         self.status = 200
-        self.ended: Any = lambda status: None
+        self.on_end: Any = lambda status: None
 
     def lines(self) -> AsyncGenerator[str, None]:
         raise NotImplementedError
@@ -32,11 +32,11 @@ class Flow(Response):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         status = GONE
         try:
-            with suppress(Gone):
+            with suppress(Disconnected):
                 await while_connected(Request(scope, receive), self.send_all(send))
                 status = self.status
         finally:
-            self.ended(status)
+            self.on_end(status)
 
     async def send_all(self, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -3,12 +3,15 @@
 A page of another site may send requests to this machine through a user's browser, even under a host name of its own
 that resolves to this machine (DNS rebinding). So a request is answered only if
 
-    it comes from this machine, its Host is a name of this machine or an allowed one, its Origin, if present, is that
-    host or an allowed one, and no other site's page sent it (Sec-Fetch-Site), if hosts were allowed, it has the cookie
-    that the token of the printed address was exchanged for, or a program's key, its method is GET, HEAD or POST, and
-    its body is JSON of at most 1 MB (more for a server of files) that arrives within seconds.
+    - it comes from this machine;
+    - its Host is a name of this machine or an allowed one;
+    - its Origin, if present, is that host or an allowed one, and no other site's page sent it (Sec-Fetch-Site);
+    - if hosts were allowed, it has the cookie that the token of the printed address was exchanged for, or a program's
+      key;
+    - its method is GET, HEAD or POST;
+    - its body is JSON of at most 1 MB (more for a server that reads files) and arrives within seconds.
 
-The headers of every answer allow only this server's own scripts on a page, and say who may frame it.
+The headers of every answer allow only this server's own scripts on a page, and say which sites may frame it.
 """
 
 import asyncio
@@ -21,13 +24,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from clew.core.errors import UserError, shown
-from clew.serving.mistakes import mistake
+from clew.serving.mistakes import error_object
 
 MOST_BYTES = 1_000_000
 MOST_DRAINED = 7 * MOST_BYTES
 """How many bytes of an oversized body are read and dropped, so that its sender reads the answer."""
-PATIENCE = 10.0
-"""Seconds within which a body must arrive, plus one for each additional megabyte allowed."""
+BODY_SECONDS = 10.0
+"""The time limit for a body in seconds, plus one second for each additional megabyte allowed."""
 MOST_LARGE = 8
 """The maximum number of bodies above MOST_BYTES held at once, each at its maximum size."""
 METHODS = ("GET", "HEAD", "POST")
@@ -38,8 +41,8 @@ NAMES = ("127.0.0.1", "localhost", "::1")
 class Guard:
     """`app` behind the rules above. `hosts` are further names allowed in Host and Origin; with them, the first visit
     must bring `token`. For programs, `key` replaces the token: each request sends it in a header (Authorization: Bearer
-    KEY). `anywhere` lets other machines in. A body has at most `most_bytes`. `refused(status)` is called for every
-    refused request."""
+    KEY). `anywhere` allows requests from other machines. A body has at most `most_bytes`. `on_refusal(status)` is
+    called for every refused request."""
 
     def __init__(
         self,
@@ -50,15 +53,15 @@ class Guard:
         key: str | None = None,
         anywhere: bool = False,
         most_bytes: int = MOST_BYTES,
-        refused: Callable[[int], None] = lambda status: None,
+        on_refusal: Callable[[int], None] = lambda status: None,
     ):
         self.app = app
         self.hosts = tuple(host.lower() for host in hosts)
         self.key = key
         self.anywhere = anywhere
         self.most_bytes = most_bytes
-        self.held = 0
-        self.refused = refused
+        self.reserved = 0
+        self.on_refusal = on_refusal
         self.token = secrets.token_urlsafe(24) if hosts and key is None else None
         self.cookie = f"clew-{port}"
         self.secrets: set[str] = set()
@@ -69,45 +72,46 @@ class Guard:
             return await self.other(scope, receive, send)
         fields = header_fields(scope)
         answer = Answer(send, self.headers, scope["path"])
-        if refused := self.refusal(scope, fields):
-            self.refused(int(refused[0]))
-            return await answer.say(*refused)
+        if refusal := self.refusal(scope, fields):
+            self.on_refusal(int(refusal[0]))
+            return await answer.send_error(*refusal)
         if self.token is not None and not self.is_known(fields):
             if not self.admits(scope):
-                return await answer.say(
+                return await answer.send_error(
                     HTTPStatus.FORBIDDEN,
                     "open the address that `clew` printed; it works once, in one browser: restart clew for another",
                 )
             answer.cookie = self.new_cookie()
         size = self.room_for(fields)
-        if self.held + size > MOST_LARGE * self.most_bytes:
-            return await self.turn_away(answer, HTTPStatus.SERVICE_UNAVAILABLE)
-        self.held += size
+        if self.reserved + size > MOST_LARGE * self.most_bytes:
+            return await self.refuse(answer, HTTPStatus.SERVICE_UNAVAILABLE)
+        self.reserved += size
         try:
             body = await read_body(receive, fields, self.most_bytes)
             if isinstance(body, HTTPStatus):
-                return await self.turn_away(answer, body)
+                return await self.refuse(answer, body)
             await self.app(scope, replay(body, receive), answer)
         finally:
-            self.held -= size
+            self.reserved -= size
 
-    async def turn_away(self, answer: "Answer", status: HTTPStatus) -> None:
-        self.refused(int(status))
-        await answer.say(status, SENTENCES[status].format(self.most_bytes, patience(self.most_bytes)))
+    async def refuse(self, answer: "Answer", status: HTTPStatus) -> None:
+        self.on_refusal(int(status))
+        await answer.send_error(status, MESSAGES[status].format(self.most_bytes, body_seconds(self.most_bytes)))
 
     def room_for(self, fields: dict[str, list[str]]) -> int:
         """The bytes reserved for a large body: its declared size, or the maximum; small bodies are not counted."""
-        size = said_size(fields)
+        size = declared_size(fields)
         large = self.most_bytes if "transfer-encoding" in fields or size > self.most_bytes else size
         return large if large > MOST_BYTES else 0
 
     async def other(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse web sockets, which are not supported."""
+        """Refuse WebSockets, which are not supported."""
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1008})
 
     def refusal(self, scope: Any, fields: dict[str, list[str]]) -> tuple[HTTPStatus, str] | None:
+        """Return the status and message that refuse a request; None if it is allowed."""
         client = scope.get("client")
         if client is not None and client[0] not in LOOPBACK and not self.anywhere:
             return HTTPStatus.FORBIDDEN, "this server answers requests from its own machine only"
@@ -115,13 +119,13 @@ class Guard:
         if len(host) != 1 or host_name(host[0]) not in (*NAMES, *self.hosts):
             return (
                 HTTPStatus.FORBIDDEN,
-                "this server has another name; restart it with `--allow-host NAME` to allow this one",
+                "this server is not known by this host name; restart it with `--allow-host NAME` to allow the name",
             )
         if self.key is not None and not any(
-            same(each, f"Bearer {self.key}") for each in fields.get("authorization", [])
+            is_secret(each, f"Bearer {self.key}") for each in fields.get("authorization", [])
         ):
             return HTTPStatus.UNAUTHORIZED, "the key is missing or wrong; send it as Authorization: Bearer KEY"
-        if not all(self.is_own(origin, host[0]) for origin in fields.get("origin", [])) or is_foreign(fields):
+        if not all(self.is_own_origin(origin, host[0]) for origin in fields.get("origin", [])) or is_foreign(fields):
             return HTTPStatus.FORBIDDEN, "a page of another site sent this request; open this server's own page"
         if scope["method"] not in METHODS:
             return HTTPStatus.METHOD_NOT_ALLOWED, f"known methods: {', '.join(METHODS)}"
@@ -135,7 +139,7 @@ class Guard:
             )
         return None
 
-    def is_own(self, origin: str, host: str) -> bool:
+    def is_own_origin(self, origin: str, host: str) -> bool:
         """Whether an origin is this server: its own address, or an allowed name of a proxy."""
         try:
             parts = urlsplit(origin)
@@ -147,8 +151,8 @@ class Guard:
 
     def is_known(self, fields: dict[str, list[str]]) -> bool:
         pairs = [pair.strip().partition("=") for line in fields.get("cookie", []) for pair in line.split(";")]
-        brought = [value for name, _, value in pairs if name == self.cookie]
-        return any(same(value, secret) for value in brought for secret in self.secrets)
+        values = [value for name, _, value in pairs if name == self.cookie]
+        return any(is_secret(value, secret) for value in values for secret in self.secrets)
 
     def admits(self, scope: Any) -> bool:
         """Whether a visit brings the token, which is valid once.
@@ -156,12 +160,12 @@ class Guard:
         The page itself is then the answer, without a redirect: a browser does not send a `SameSite=Strict` cookie along
         a redirect that a link on another site started.
         """
-        brought = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        values = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if (
             not self.token
             or scope["path"] != "/"
             or scope["method"] != "GET"
-            or not any(same(each, self.token) for each in brought)
+            or not any(is_secret(each, self.token) for each in values)
         ):
             return False
         self.token = ""
@@ -192,8 +196,8 @@ class Answer:
             message = {**message, "headers": [*own_headers, *self.headers, *cookie]}
         await self.send(message)
 
-    async def say(self, status: HTTPStatus, sentence: str) -> None:
-        body = json.dumps(mistake(self.path, int(status), sentence)).encode()
+    async def send_error(self, status: HTTPStatus, sentence: str) -> None:
+        body = json.dumps(error_object(self.path, int(status), sentence)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self({"type": "http.response.start", "status": int(status), "headers": headers})
         await self({"type": "http.response.body", "body": body})
@@ -257,27 +261,28 @@ def is_foreign(fields: dict[str, list[str]]) -> bool:
     ) != ["navigate"]
 
 
-def same(brought: str, secret: str) -> bool:
-    return hmac.compare_digest(brought.encode("utf-8", "replace"), secret.encode())
+def is_secret(value: str, secret: str) -> bool:
+    """Compare in constant time, so that response times reveal nothing about the secret."""
+    return hmac.compare_digest(value.encode("utf-8", "replace"), secret.encode())
 
 
-def said_size(fields: dict[str, list[str]]) -> int:
+def declared_size(fields: dict[str, list[str]]) -> int:
     """The declared size of a body in bytes."""
-    said = fields.get("content-length", ["0"])[0]
-    return int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else 2**62
+    value = fields.get("content-length", ["0"])[0]
+    return int(value) if value.isascii() and value.isdecimal() and len(value) < 16 else 2**62
 
 
-def patience(most_bytes: int) -> float:
-    return PATIENCE + (most_bytes - MOST_BYTES) / 1e6
+def body_seconds(most_bytes: int) -> float:
+    return BODY_SECONDS + (most_bytes - MOST_BYTES) / 1e6
 
 
 async def read_body(receive: Any, fields: dict[str, list[str]], most_bytes: int) -> bytes | HTTPStatus:
     """The whole body, chunked or not, or the status that refuses it."""
-    if said_size(fields) > most_bytes + MOST_DRAINED:
+    if declared_size(fields) > most_bytes + MOST_DRAINED:
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     parts, count = [], 0
     try:
-        async with asyncio.timeout(patience(most_bytes)):
+        async with asyncio.timeout(body_seconds(most_bytes)):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -303,7 +308,7 @@ def replay(body: bytes, receive: Any) -> Any:
     return again
 
 
-SENTENCES = {
+MESSAGES = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "a request must have at most {0:,} bytes; send less, or several requests",
     HTTPStatus.REQUEST_TIMEOUT: "the request did not arrive within {1:g} seconds; send it again",
     HTTPStatus.SERVICE_UNAVAILABLE: "too many files are being sent at once; try again in a second",

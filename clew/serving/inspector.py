@@ -19,7 +19,7 @@ from clew.metrics.units import unit_of
 from clew.runs.asking import own_verb
 from clew.runs.folder.summary import summarise
 from clew.runs.loaded import Run
-from clew.serving.answering import limit_encoding, named_apart
+from clew.serving.answering import limit_encoding, name_runs
 from clew.serving.guard import MOST_BYTES
 from clew.serving.held_files import HeldFiles
 from clew.serving.page_limits import (
@@ -84,7 +84,7 @@ class Inspector:
     """Runs by name, and the views of instruments on them."""
 
     def __init__(self, runs: Sequence[Run]):
-        self.runs = named_apart(runs)
+        self.runs = name_runs(runs)
         limit_encoding(self.runs.values())
         self.files = HeldFiles(
             (file, media) for run in self.runs.values() if (media := media_of(run)) for file in samples_of(run)

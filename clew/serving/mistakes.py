@@ -1,4 +1,4 @@
-"""An error as JSON: one sentence, or, on the routes of OpenAI's API, the object that its clients expect. Knows no other
+"""Errors as JSON: one sentence, or, on the routes of OpenAI's API, the object that its clients expect. Knows no other
 route."""
 
 from http import HTTPStatus
@@ -8,7 +8,7 @@ OPENAI = "/v1/"
 """The prefix of those routes."""
 
 
-def mistake(path: str, status: int, sentence: str, code: str | None = None) -> dict[str, Any]:
+def error_object(path: str, status: int, sentence: str, code: str | None = None) -> dict[str, Any]:
     if not path.startswith(OPENAI):
         return {"error": sentence}
     kinds = {HTTPStatus.UNAUTHORIZED: "authentication_error", HTTPStatus.FORBIDDEN: "permission_error"}

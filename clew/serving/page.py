@@ -6,7 +6,7 @@ GET  /api/runs            the runs and instruments
 POST /api/look/NAME       an instrument's view: title, about, html, facts; for several columns, `views`
 POST /api/save/NAME       the same as a file
 POST /api/step            the next token's distribution, after those chosen so far
-POST /api/files           upload a picture or a sound in base64; it is held in memory, and other requests refer to it by its id
+POST /api/files           upload a picture or a sound in base64; it stays in memory, and other requests use its id
 GET  /api/files/ID        its description; /api/files/ID/content its bytes
 """
 
@@ -25,7 +25,15 @@ from starlette.routing import Route
 from clew.core.errors import UserError, unknown
 from clew.drawing.pages import script, stylesheet
 from clew.runs.settings.explaining import read_section
-from clew.serving.answering import JSON, Gone, body_of, missing, said, while_connected, wrong_method
+from clew.serving.answering import (
+    JSON,
+    Disconnected,
+    error_response,
+    json_body,
+    method_not_allowed,
+    not_found,
+    while_connected,
+)
 from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, AskedUpload, Inspector
 from clew.serving.worker import Busy, Ended, Failed, Superseded, Worker
 
@@ -56,7 +64,7 @@ def page_app(inspector: Inspector, worker: Worker, *, debug: bool = False) -> St
         Route("/api/files/{id}", answers.held),
         Route("/api/files/{id}/content", answers.content),
     ]
-    return Starlette(routes=routes, exception_handlers={404: missing, 405: wrong_method})
+    return Starlette(routes=routes, exception_handlers={404: not_found, 405: method_not_allowed})
 
 
 class Answers:
@@ -71,7 +79,7 @@ class Answers:
     async def file(self, request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         if name not in self.files:
-            return said(HTTPStatus.NOT_FOUND, "there is no such file")
+            return error_response(HTTPStatus.NOT_FOUND, "there is no such file")
         return Response(self.files[name], media_type=KINDS[name.rpartition(".")[2]])
 
     async def runs(self, request: Request) -> Response:
@@ -81,7 +89,7 @@ class Answers:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = read_section(AskedLook, await body_of(request))
+            asked = read_section(AskedLook, await json_body(request))
             return await self.answered(
                 request, asked, lambda: self.inspector.look(name, asked), self.inspector.seconds(name)
             )
@@ -92,7 +100,7 @@ class Answers:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = read_section(AskedFile, await body_of(request))
+            asked = read_section(AskedFile, await json_body(request))
             if asked.format not in FILES:
                 raise unknown("format", asked.format, FILES)
             content = await self.done(
@@ -105,14 +113,14 @@ class Answers:
 
     async def step(self, request: Request) -> Response:
         async def ask() -> Response:
-            asked = read_section(AskedStep, await body_of(request))
+            asked = read_section(AskedStep, await json_body(request))
             return await self.answered(request, asked, lambda: self.inspector.step(asked), QUICK_SECONDS)
 
         return await self.told(ask)
 
     async def upload(self, request: Request) -> Response:
         async def ask() -> Response:
-            asked = read_section(AskedUpload, await body_of(request))
+            asked = read_section(AskedUpload, await json_body(request))
             return await self.answered(request, asked, lambda: self.inspector.upload(asked), QUICK_SECONDS)
 
         return await self.told(ask)
@@ -151,11 +159,11 @@ class Answers:
         try:
             return await ask()
         except Superseded as error:
-            return said(HTTPStatus.CONFLICT, str(error), superseded=True)
-        except (Gone, Ended, Busy) as error:
-            return said(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return error_response(HTTPStatus.CONFLICT, str(error), superseded=True)
+        except (Disconnected, Ended, Busy) as error:
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         except UserError as error:
-            return said(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+            return error_response(HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
         except Exception as error:
             if self.debug:
                 log.exception("a request failed")
@@ -163,9 +171,9 @@ class Answers:
                 sentence = (
                     f"{error} ended the work on this view; try another text, or restart with --debug to see where"
                 )
-                return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
+                return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
             sentence = " ".join(f"{type(error).__name__}: {error}".split())
-            return said(
+            return error_response(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
                 f"this is a fault in clew: {sentence[:300]}; restart with --debug to see where",
             )

@@ -3,8 +3,8 @@ no server.
 
 Memory is estimated before anything is computed, from the number of tokens, n of a text and m of its target:
 
-    weights   4 bytes x n x max(n, m) x heads x COPIES      heads of all layers if they are shown, else of the widest one
-    scores    4 bytes x max(n, m) x vocabulary x 2          the logits, and their log-probabilities
+    weights   4 bytes x n x max(n, m) x heads x COPIES    heads of all layers if they are shown, else of the widest one
+    scores    4 bytes x max(n, m) x vocabulary x 2        the logits, and their log-probabilities
 """
 
 from collections.abc import Mapping, Sequence

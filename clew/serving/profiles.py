@@ -1,5 +1,4 @@
-"""Statistics of requests beside those of the training data, to detect drift: unknown tokens, length, labels,
-confidence.
+"""Statistics of requests and of the training data, to detect drift: unknown tokens, length, labels, confidence.
 
 Only sums are stored, never texts. `Use.watch` gives the tokens of a row, and the labels and the confidence of an
 answer. The training data has its own labels; its confidence is measured on some of its texts, if the model is quick.
@@ -19,9 +18,9 @@ from clew.serving.metrics import Metrics
 from clew.tasks import TASKS
 from clew.tasks.use import Use
 
-SOME, FEW = 1000, 100
-"""The number of training texts that are read, and the number that the model predicts."""
-SOME_CHARACTERS = 200_000
+MOST_TEXTS, MOST_PREDICTED = 1000, 100
+"""The number of training texts that are read, and the number of texts that the model is run on."""
+MOST_CHARACTERS = 200_000
 
 
 @dataclass
@@ -34,23 +33,23 @@ class Profile:
     confidence: float = 0.0
     has_lengths: bool = True
 
-    def read(self, use: Use[Any, Any], run: Run, rows: Sequence[Any]) -> None:
+    def add_rows(self, use: Use[Any, Any], run: Run, rows: Sequence[Any]) -> None:
         for row in rows if use.watch is not None else ():
             ids, unknown = use.watch.tokens(run.task, row)  # type: ignore[union-attr]
             self.texts += 1
             self.tokens += len(ids)
             self.unknown += 0 if unknown is None else ids.count(unknown)
 
-    def told(self, use: Use[Any, Any], run: Run, answers: Iterable[Any]) -> Counter[str]:
+    def add_answers(self, use: Use[Any, Any], run: Run, answers: Iterable[Any]) -> Counter[str]:
         """Add answers, and return the counts of their labels."""
         labels: Counter[str] = Counter()
         for answer in answers:
             if answer is None or use.watch is None:
                 continue
             labels.update(use.watch.labels(run.task, answer))
-            if (sure := use.watch.confidence(answer)) is not None:
+            if (confidence := use.watch.confidence(answer)) is not None:
                 self.confidences += 1
-                self.confidence += sure
+                self.confidence += confidence
         self.labels += labels
         return labels
 
@@ -66,30 +65,32 @@ class Profile:
 
 
 def training_profile(run: Run) -> Profile:
-    """The profile of the run's training data; a UserError if the data is not available."""
+    """Compute the profile of the run's training data; raise a UserError if the data is not available."""
     config, profile = run.config, Profile()
     use, learning = find_use(run, own_verb(config)), TASKS[config.task.name].learns
     check_paths(run.folder, config.data)
     examples = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
     if not learning.has_examples:
         profile.has_lengths = False  # running text has no lengths to compare with those of requests
-        text = beginning((f"{line}\n" for line in learning.lines(examples)), SOME_CHARACTERS)
-        profile.read(use, run, [use.row(text=text)])
+        text = beginning((f"{line}\n" for line in learning.lines(examples)), MOST_CHARACTERS)
+        profile.add_rows(use, run, [use.row(text=text)])
         return profile
     watch = use.watch
     if watch is None or watch.row_of is None:
         return profile
     for example in examples:
         profile.labels.update(watch.own_labels(run.task, example))
-    rows = [row for example in spread(examples, SOME) if (row := watch.row_of(example)) is not None]
-    profile.read(use, run, rows)
+    rows = [row for example in spread(examples, MOST_TEXTS) if (row := watch.row_of(example)) is not None]
+    profile.add_rows(use, run, rows)
     if watch.is_quick:
         predictions = Profile()
-        predictions.told(use, run, answer_rows(use, [run.task], spread(rows, FEW), read_options(use, config, {})))
+        predictions.add_answers(
+            use, run, answer_rows(use, [run.task], spread(rows, MOST_PREDICTED), read_options(use, config, {}))
+        )
         profile.confidences, profile.confidence = predictions.confidences, predictions.confidence
     return profile
 
 
 def spread(examples: Sequence[Any], most: int) -> list[Any]:
-    """At most `most` examples, evenly spaced."""
+    """Return at most `most` examples, evenly spaced."""
     return list(examples)[:: -(-len(examples) // most) or 1]

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of a server's routes, made from the rows and options of each verb. Knows no server."""
+"""Builds the OpenAPI 3.1 description of a server's routes from the rows and options of each verb. Knows no server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,22 +16,22 @@ ERRORS = {
 }
 
 
-def described(routes: Mapping[str, tuple[Run, str]], version: str, most_bytes: int) -> dict[str, Any]:
+def openapi_description(routes: Mapping[str, tuple[Run, str]], version: str, most_bytes: int) -> dict[str, Any]:
     paths: dict[str, Any] = {
         path: {
             "post": {
-                **told(verb, f"{run.uses[verb].about}: {run.folder.name}", most_bytes),
-                "requestBody": body_of(run, verb),
+                **operation(verb, f"{run.uses[verb].about}: {run.folder.name}", most_bytes),
+                "requestBody": request_schema(run, verb),
             }
         }
         for path, (run, verb) in routes.items()
     }
-    for path, about in OTHERS.items():
-        paths[path] = {"get": {"summary": about, "responses": {"200": {"description": about}}}}
+    for path, summary in OTHER_ROUTES.items():
+        paths[path] = {"get": {"summary": summary, "responses": {"200": {"description": summary}}}}
     return {"openapi": "3.1.0", "info": {"title": "clew serve", "version": version}, "paths": paths}
 
 
-def told(verb: str, about: str, most_bytes: int) -> dict[str, Any]:
+def operation(verb: str, about: str, most_bytes: int) -> dict[str, Any]:
     answers = {
         "type": "object",
         "properties": {"answers": {"type": "array", "items": {"type": "object"}}},
@@ -49,27 +49,28 @@ def told(verb: str, about: str, most_bytes: int) -> dict[str, Any]:
     return {"summary": about, "responses": responses}
 
 
-def body_of(run: Run, verb: str) -> dict[str, Any]:
-    """The schema of a request: a row's fields, or several rows in `texts`, and options with the run's defaults."""
+def request_schema(run: Run, verb: str) -> dict[str, Any]:
+    """Return the schema of a request: a row's fields, or several rows in `texts`, and options with the run's
+    defaults."""
     use = find_use(run, verb)
     rows, options = use.row.model_json_schema(), use.options.model_json_schema()
-    first, *others = rows["properties"]
+    first, *other_names = rows["properties"]
     most = MOST_FILES if use.names_files else MOST_TEXTS
-    kinds = "files, or objects" if use.names_files else "texts, lists of fields, or objects"
-    name, one = (
+    item_kinds = "files, or objects" if use.names_files else "texts, lists of fields, or objects"
+    name, first_schema = (
         (first, file_schema(rows["properties"][first])) if use.names_files else ("text", rows["properties"][first])
     )
     fields: dict[str, Any] = {
-        name: one,
+        name: first_schema,
         "texts": {
             "title": "Texts",
             "type": "array",
             "maxItems": most,
             "items": {},
-            "description": f"several rows, at most {most}: {kinds}",
+            "description": f"several rows, at most {most}: {item_kinds}",
         },
     }
-    fields |= {name: rows["properties"][name] for name in others}
+    fields |= {name: rows["properties"][name] for name in other_names}
     fields |= {name: field for name, field in options.get("properties", {}).items() if name not in use.local}
     if use.stream is not None:
         fields["stream"] = {
@@ -78,9 +79,9 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
             "default": False,
             "description": "stream the text in pieces",
         }
-    own = own_values(run.config, use.options)
-    for name in fields.keys() & own.keys():
-        fields[name] = {**fields[name], "default": own[name]}
+    own_defaults = own_values(run.config, use.options)
+    for name in fields.keys() & own_defaults.keys():
+        fields[name] = {**fields[name], "default": own_defaults[name]}
     for name in fields.keys() & LIMITS.keys():
         fields[name] = {**fields[name], "maximum": LIMITS[name]}
     schema: dict[str, Any] = {"type": "object", "properties": fields, "additionalProperties": False}
@@ -90,7 +91,7 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
 
 
 def file_schema(field: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a file field: the file itself, where the command line takes a path."""
+    """Return the schema of a file field: the file itself, where the command line takes a path."""
     named = {name: field[name] for name in ("title", "description") if name in field}
     return {**SentFile.model_json_schema(), **named}
 
@@ -99,7 +100,7 @@ def definitions(*schemas: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each for schema in schemas for name, each in schema.get("$defs", {}).items()}
 
 
-OTHERS = {
+OTHER_ROUTES = {
     "/": "these routes",
     "/v1/models": "the runs for clients of OpenAI's API, which also has /v1/completions and other routes",
     "/health": "whether the server is ready, its runs, and its version",

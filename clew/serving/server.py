@@ -1,4 +1,4 @@
-"""A local server: a free port, limits of connections, and a bounded shutdown. Knows no run."""
+"""A local server: finds a free port, limits connections, and shuts down in bounded time. Knows no run."""
 
 import asyncio
 import errno
@@ -17,16 +17,16 @@ from clew.serving.connections import AT_ONCE, LONGEST_BACKLOG, Connection, Conne
 
 HOST = "127.0.0.1"
 FIRST_PORT, PORTS_TRIED = 8765, 40
-LAST_WORDS = 0.5
+ERROR_SECONDS = 0.5
 """Seconds for sending errors to abandoned requests at shutdown."""
 
 
 def listen(port: int | None = None, host: str = HOST) -> socket.socket:
-    """A listening socket at `port`, or at the first free one."""
+    """Return a listening socket at `port`, or at the first free port."""
     if port is not None and not 0 <= port <= 65535:
         raise UserError(f"a port must be between 0 and 65535, not {port}")
-    tried = range(FIRST_PORT, FIRST_PORT + PORTS_TRIED) if port is None else [port]
-    for each in (*tried, *([0] if port is None else [])):
+    ports = range(FIRST_PORT, FIRST_PORT + PORTS_TRIED) if port is None else [port]
+    for each in (*ports, *([0] if port is None else [])):
         sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         try:
             if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
@@ -59,30 +59,32 @@ class Server(uvicorn.Server):
 
 def serve(
     app: Any,
-    at: socket.socket,
+    sock: socket.socket,
     ready: Callable[[], Any] = lambda: None,
     *,
     grace: float = 0.0,
     give_up: Callable[[], Any] = lambda: None,
     connections: Connections | None = None,
 ) -> int | None:
-    """Serve until Ctrl-C or SIGTERM, and return the signal's number. Running requests then have `grace` seconds to
-    finish, or until a second signal; `give_up` then sends errors to the rest, and what is left is dropped.
-    `connections` has the limits of connections."""
+    """Serve until Ctrl-C or SIGTERM, and return the signal's number.
+
+    Running requests then have `grace` seconds to finish, or until a second signal. After that, `give_up` sends errors
+    to the others, and unanswered requests are dropped. `connections` holds the limits on connections.
+    """
     connections = connections or Connections(most_connections())
     config = uvicorn.Config(
         app,
         http=partial(Connection, connections=connections),  # type: ignore[arg-type]
-        backlog=AT_ONCE,  # the others wait in the system's queue of LONGEST_BACKLOG
+        backlog=AT_ONCE,  # further connections wait in the system's queue of LONGEST_BACKLOG
         ws="none",
         loop="asyncio",
         lifespan="off",
         log_config=None,
-        log_level=logging.CRITICAL,  # requests cut off at shutdown are not errors
+        log_level=logging.CRITICAL,  # requests that are dropped at shutdown are not errors
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # the client is the one that connects, whatever headers say
-        timeout_keep_alive=int(connections.idle) + 1,  # our connections close themselves before
+        proxy_headers=False,  # the client is whoever connects, whatever the headers say
+        timeout_keep_alive=int(connections.idle) + 1,  # our connections close themselves earlier
     )
     server = Server(config)
 
@@ -98,26 +100,26 @@ def serve(
             else:
                 ended.set_result(number)
 
-        before = {
+        previous_handlers = {
             number: signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, number)) for number in ENDING
         }
-        running = asyncio.ensure_future(server.serve([at]))
+        running = asyncio.ensure_future(server.serve([sock]))
         try:
             while not server.started and not running.done():
                 await asyncio.sleep(0.01)
             if server.started:
-                at.listen(LONGEST_BACKLOG)
+                sock.listen(LONGEST_BACKLOG)
             ready()
             await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
             if grace and ended.done():
                 server.should_exit = True
-                hurry = asyncio.ensure_future(again.wait())
-                await asyncio.wait((running, hurry), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+                second_signal = asyncio.ensure_future(again.wait())
+                await asyncio.wait((running, second_signal), timeout=grace, return_when=asyncio.FIRST_COMPLETED)
                 give_up()
-                await asyncio.wait((running,), timeout=LAST_WORDS)
+                await asyncio.wait((running,), timeout=ERROR_SECONDS)
             return ended.result() if ended.done() else None
         finally:
-            for number, handler in before.items():
+            for number, handler in previous_handlers.items():
                 signal.signal(number, handler)
             running.cancel()
             for task in asyncio.all_tasks() - {asyncio.current_task()}:

@@ -1,4 +1,4 @@
-"""The server of runs: JSON in, JSON out. Every error is one sentence, and requests are never stored.
+"""Serves runs as a JSON API. Every error is one sentence, and requests are never stored.
 
 GET  /           the routes, as an OpenAPI description
 GET  /health     whether the server is ready, its runs, and its version
@@ -29,14 +29,14 @@ from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
 from clew.serving.answering import (
     JSON,
-    Gone,
-    body_of,
+    Disconnected,
+    error_response,
+    json_body,
     limit_encoding,
-    named_apart,
-    refusal,
-    said,
+    method_not_allowed,
+    name_runs,
+    route_error,
     while_connected,
-    wrong_method,
 )
 from clew.serving.batching import Batcher
 from clew.serving.calls import LONGEST_TEXT, Call, call_of
@@ -45,7 +45,7 @@ from clew.serving.guard import MOST_BYTES
 from clew.serving.metrics import FAMILIES, Metrics
 from clew.serving.openai.routes import OpenAIRoutes
 from clew.serving.profiles import Profile
-from clew.serving.routes import described
+from clew.serving.routes import openapi_description
 from clew.serving.sent_files import MOST_BODY
 from clew.serving.worker import Busy, Ended, Failed, Late, Worker, as_exception
 from clew.serving.writing import Writer
@@ -58,7 +58,7 @@ PREFIXES = 64 * 2**20
 
 
 class Service:
-    """Runs by route. `trained` maps names of runs to the profiles of their training data, if available."""
+    """The routes of runs. `training_profiles` maps names of runs to the profiles of their training data, if available."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class Service:
         debug: bool = False,
     ):
         self.version = version
-        self.runs = named_apart(runs)
+        self.runs = name_runs(runs)
         self.names = {id(run): name for name, run in self.runs.items()}
         limit_encoding(self.runs.values())
         self.longest = longest
         self.debug = debug
         self.worker = worker
-        self.batcher = Batcher(worker, batch=batch, wait=wait, queue=queue, seconds=seconds, saw=self.saw)
+        self.batcher = Batcher(worker, batch=batch, wait=wait, queue=queue, seconds=seconds, observe=self.observe)
         self.writers: dict[tuple[int, str], Writer] = {}
         for run in self.runs.values():
             for verb, use in run.uses.items():
@@ -95,12 +95,12 @@ class Service:
                         most_bytes=prefixes,
                         queue=queue,
                         seconds=seconds,
-                        saw=self.saw,
+                        observe=self.observe,
                     )
         self.openai = OpenAIRoutes(self, templates)
         self.metrics = Metrics(FAMILIES)
         self.profiles = {name: Profile() for name in self.runs}
-        self.trained: dict[str, Profile] = {}
+        self.training_profiles: dict[str, Profile] = {}
         self.routes: dict[str, tuple[Run, str]] = {}
         for name, run in self.runs.items():
             run.task.eval()  # permanently: batches interleave, so none may switch the mode
@@ -125,18 +125,18 @@ class Service:
             *self.openai.routes(),
             Route("/{path:path}", self.answer, methods=["GET", "POST"]),
         ]
-        return Starlette(routes=routes, exception_handlers={404: self.missing, 405: wrong_method})
+        return Starlette(routes=routes, exception_handlers={404: self.missing, 405: method_not_allowed})
 
     async def index(self, request: Request) -> Response:
-        return JSON(described(self.routes, self.version, self.most_bytes))
+        return JSON(openapi_description(self.routes, self.version, self.most_bytes))
 
-    def turned_away(self, status: int) -> None:
+    def count_refusal(self, status: int) -> None:
         """Count a request that the guard refused."""
         self.metrics.count("clew_refused_total", {"status": str(status)})
 
-    def cut(self, why: str) -> None:
+    def count_closed(self, reason: str) -> None:
         """Count a connection that the server closed."""
-        self.metrics.count("clew_cut_total", {"why": why})
+        self.metrics.count("clew_cut_total", {"why": reason})
 
     async def health(self, request: Request) -> Response:
         runs = {name: {"task": run.config.task.name, "verbs": self.verbs_of(run)} for name, run in self.runs.items()}
@@ -152,73 +152,76 @@ class Service:
         self.metrics.put(
             "clew_streams", {}, self.batcher.streams + sum(writer.streams for writer in self.writers.values())
         )
-        for profiles, of in ((self.profiles, "requests"), (self.trained, "training")):
+        for profiles, of in ((self.profiles, "requests"), (self.training_profiles, "training")):
             for name, profile in profiles.items():
                 profile.put(self.metrics, name, of)
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def missing(self, request: Request, error: Exception) -> Response:
         known = few_of(["/", "/health", "/metrics", *self.routes, *self.openai.paths])
-        return refusal(request, HTTPStatus.NOT_FOUND, f"there is nothing at this address; known: {known}")
+        return route_error(request, HTTPStatus.NOT_FOUND, f"there is nothing at this address; known: {known}")
 
     async def answer(self, request: Request) -> Response:
         path = request.scope["path"]
         if path in self.openai.paths:
-            return await wrong_method(request, LookupError(path))
+            return await method_not_allowed(request, LookupError(path))
         if path not in self.routes:
             return await self.missing(request, LookupError(path))
         if request.method != "POST":
-            return await wrong_method(request, LookupError(path))
+            return await method_not_allowed(request, LookupError(path))
         run, verb = self.routes[path]
         return await self.counted(lambda: self.names[id(run)], verb, self.answered(request, run, verb))
 
     async def counted(self, run: Callable[[], str], verb: str, answer: Awaitable[Response]) -> Response:
-        """The answer, with its status and time counted under the run's name, which may be known only after the request
-        was parsed."""
+        """Await the answer, and count its status and time under the run's name, which may be known only after the
+        request was parsed."""
         began = time.monotonic()
         response = await answer
         labels = {"run": run(), "verb": verb}
         if isinstance(response, Flow):
-            response.ended = lambda status: self.ended(labels, began, status)
+            response.on_end = lambda status: self.count_request(labels, began, status)
         else:
-            self.ended(labels, began, response.status_code)
+            self.count_request(labels, began, response.status_code)
         return response
 
-    def ended(self, labels: Mapping[str, str], began: float, status: int) -> None:
+    def count_request(self, labels: Mapping[str, str], began: float, status: int) -> None:
         self.metrics.count("clew_requests_total", {**labels, "status": str(status)})
         if status >= 400:
             self.metrics.count("clew_errors_total", {**labels, "status": str(status)})
         self.metrics.observe("clew_request_seconds", labels, time.monotonic() - began)
 
     async def answered(self, request: Request, run: Run, verb: str) -> Response:
-        """The answer, or its error as one sentence. The objects are those of `Use.objects`, as `--json` prints them."""
+        """Return the answer, or its error as one sentence. The objects are those of `Use.objects`, which `--json`
+        prints."""
         try:
-            call = call_of(run, verb, await body_of(request), self.longest)
+            call = call_of(run, verb, await json_body(request), self.longest)
             if call.is_stream:
                 return await self.streamed(request, call)
             answers = await while_connected(request, self.answerer(call).answers(call))
-            return JSON({"answers": call.told(answers)})
+            return JSON({"answers": call.objects(answers)})
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            return self.refused(as_exception(error))
+            return self.error_response(as_exception(error))
 
     def answerer(self, call: Call) -> Batcher | Writer:
-        """The running batch if the call's rows can join it; otherwise the batcher, which groups requests with equal
-        options."""
+        """Return the running batch if the call's rows can join it; otherwise the batcher, which groups requests with
+        equal options."""
         return self.writers[id(call.run), call.verb] if call.joins else self.batcher
 
     async def streamed(self, request: Request, call: Call) -> "Streamed":
-        """A streamed answer. The first piece is awaited, so that an invalid request gets its status."""
+        """Return a streamed answer. The first piece is awaited, so that an invalid request gets its own status."""
         pieces = self.answerer(call).stream(call)
         first = await while_connected(request, anext(pieces, None))
         is_events = EVENTS in request.headers.get("accept", "")
-        return Streamed(call.first_text, first, pieces, is_events, self.batcher.seconds, self.refused)
+        return Streamed(call.first_text, first, pieces, is_events, self.batcher.seconds, self.error_response)
 
-    def refused(self, error: Exception) -> JSON:
+    def error_response(self, error: Exception) -> JSON:
         for kind, status in STATUS.items():
             if isinstance(error, kind):
-                response = said(HTTPStatus(status), str(error)) if status != GONE else JSON({"error": str(error)}, GONE)
+                if status == GONE:
+                    return JSON({"error": str(error)}, GONE)
+                response = error_response(HTTPStatus(status), str(error))
                 if status == HTTPStatus.SERVICE_UNAVAILABLE:
                     response.headers["retry-after"] = "1"
                 return response
@@ -227,20 +230,20 @@ class Service:
         sentence = f"this is a fault in clew: {type(error).__name__}; restart with --debug to see where"
         if isinstance(error, Failed):
             sentence = f"{error} ended the work on this request; try another text, or restart with --debug to see where"
-        return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
+        return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
 
-    def saw(self, call: Call, rows: Sequence[Any], answers: Sequence[Any] | None, together: int = 0) -> None:
+    def observe(self, call: Call, rows: Sequence[Any], answers: Sequence[Any] | None, together: int = 0) -> None:
         """Count rows and answers; called in the worker's thread. `together` is the size of the running batch."""
         name = self.names[id(call.run)]
         profile = self.profiles[name]
         before = (profile.texts, profile.tokens, profile.unknown)
-        profile.read(call.use, call.run, rows)
-        for family, value, old in zip(READ, (profile.texts, profile.tokens, profile.unknown), before, strict=True):
-            self.metrics.count(family, {"run": name}, value - old)
+        profile.add_rows(call.use, call.run, rows)
+        for family, value, previous in zip(READ, (profile.texts, profile.tokens, profile.unknown), before, strict=True):
+            self.metrics.count(family, {"run": name}, value - previous)
         if answers is not None:
             self.metrics.observe("clew_batch_texts", {"run": name, "verb": call.verb}, max(together, len(rows)))
             if call.use is next(iter(call.run.uses.values())):
-                for label, count in profile.told(call.use, call.run, answers).items():
+                for label, count in profile.add_answers(call.use, call.run, answers).items():
                     self.metrics.count("clew_labels_total", {"run": name, "label": label}, count)
 
 
@@ -249,14 +252,20 @@ class Streamed(Flow):
     error."""
 
     def __init__(
-        self, prompt: str, first: str | None, pieces: AsyncIterator[str], is_events: bool, seconds: float, refused: Any
+        self,
+        prompt: str,
+        first: str | None,
+        pieces: AsyncIterator[str],
+        is_events: bool,
+        seconds: float,
+        error_response: Callable[[Exception], JSON],
     ):
         super().__init__(EVENTS if is_events else LINES, seconds)
         self.prompt = prompt
         self.first = first
         self.pieces = pieces
         self.is_events = is_events
-        self.refused = refused
+        self.error_response = error_response
 
     async def lines(self) -> AsyncGenerator[str, None]:
         whole = self.first or ""
@@ -270,8 +279,8 @@ class Streamed(Flow):
                     yield self.line({"text": piece})
             last = {"done": True, "prompt": self.prompt, "text": whole}
         except Exception as error:
-            response = self.refused(error)
-            last, self.status = {"done": True, **json.loads(response.body)}, response.status_code
+            response = self.error_response(error)
+            last, self.status = {"done": True, **json.loads(bytes(response.body))}, response.status_code
         yield self.line(last)
 
     def line(self, fields: Mapping[str, Any]) -> str:
@@ -280,7 +289,7 @@ class Streamed(Flow):
 
 
 STATUS: dict[type[Exception], int] = {
-    Gone: GONE,
+    Disconnected: GONE,
     Busy: HTTPStatus.SERVICE_UNAVAILABLE,
     Ended: HTTPStatus.SERVICE_UNAVAILABLE,
     Late: HTTPStatus.GATEWAY_TIMEOUT,

@@ -25,23 +25,23 @@ log = logging.getLogger(__name__)
 
 SHARE, LONGEST = 0.25, 5.0
 """Seconds for which one job advances a batch: if other jobs wait, which may overtake it meanwhile, and if none does."""
-NEWS_EVERY, MANY = 0.01, 16
-"""The minimum seconds between wake-ups of the event loop, from MANY rows on; each wake-up takes the interpreter from
-the worker."""
+SEND_EVERY, MANY_ROWS = 0.01, 16
+"""With at least so many rows in a batch, the minimum number of seconds between wake-ups of the event loop: each wake-up
+takes the interpreter from the worker."""
 READ_AT_ONCE = 20_000
 """Characters of prompts tokenized between two steps."""
 
-Saw = Callable[[Call, Sequence[Any], Sequence[Any] | None, int], None]
+Observer = Callable[[Call, Sequence[Any], Sequence[Any] | None, int], None]
 
 
-class Told(NamedTuple):
-    """The new output of one of a request's rows."""
+class RowOutput(NamedTuple):
+    """The new output of one of a request's rows, which is at `place` in the request."""
 
     place: int
     written: Written
 
 
-class Teller(Protocol):
+class RequestRows(Protocol):
     """The inputs of a request's `count` rows, and the receiver of their outputs. All of it runs in the worker's thread,
     including tokenizing and decoding."""
 
@@ -53,28 +53,28 @@ class Teller(Protocol):
 
     def wanted(self, place: int) -> Wanted: ...
 
-    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
+    def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
         """Take new output. Return what to pass on, or None, and the rows that are complete before their own end."""
         ...
 
 
-class Asked:
+class OpenRequest:
     """A request with its rows and its output queue."""
 
-    def __init__(self, call: Call, teller: Teller):
+    def __init__(self, call: Call, source: RequestRows):
         self.call = call
-        self.teller = teller
+        self.source = source
         self.loop = asyncio.get_running_loop()
-        self.passed: asyncio.Queue[Any] = asyncio.Queue()
-        self.came = self.ended = 0
+        self.outputs: asyncio.Queue[Any] = asyncio.Queue()
+        self.num_joined = self.num_ended = 0
         """The numbers of rows that have joined and that have ended."""
         self.rows: dict[Row, int] = {}
         """The place in the request of each row in the batch."""
         self.has_begun = self.is_done = False
 
-    def pass_on(self, items: list[Any]) -> None:
+    def put_outputs(self, items: list[Any]) -> None:
         for each in items:
-            self.passed.put_nowait(each)
+            self.outputs.put_nowait(each)
 
 
 class Completed:
@@ -95,7 +95,7 @@ class Writer:
         most_bytes: int = 0,
         queue: int = 64,
         seconds: float = 60.0,
-        saw: Saw = lambda call, rows, answers, together: None,
+        observe: Observer = lambda call, rows, answers, together: None,
     ):
         self.worker = worker
         self.task = task
@@ -104,221 +104,226 @@ class Writer:
         self.rows = rows
         self.queue = queue
         self.seconds = seconds
-        self.saw = saw
-        self.coming: deque[Asked] = deque()
-        self.going: deque[Asked] = deque()
+        self.observe = observe
+        self.arriving: deque[OpenRequest] = deque()
+        self.leaving: deque[OpenRequest] = deque()
         """New and abandoned requests, passed from the event loop to the worker's thread."""
-        self.open: list[Asked] = []
+        self.open: list[OpenRequest] = []
         """All requests with a waiter; used by the event loop only."""
         self.streams = 0
-        self.taken: list[Asked] = []
+        self.active: list[OpenRequest] = []
         """Requests with rows in the batch, now or later; used by the worker only."""
-        self.owners: dict[Row, Asked] = {}
-        self.driving: asyncio.Task[None] | None = None
-        self.is_free = threading.Lock()
-        self.news: list[tuple[Asked, list[Any]]] = []
+        self.owners: dict[Row, OpenRequest] = {}
+        self.submitting: asyncio.Task[None] | None = None
+        self.batch_lock = threading.Lock()
+        self.unsent: list[tuple[OpenRequest, list[Any]]] = []
         """Output not yet sent to the event loop."""
-        self.sent = 0.0
+        self.sent_at = 0.0
 
     @property
     def num_waiting(self) -> int:
-        return sum(not asked.has_begun for asked in self.open)
+        return sum(not request.has_begun for request in self.open)
 
     async def answers(self, call: Call) -> list[Any]:
         """One answer per row."""
         late = f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later"
-        async with aclosing(self.told(call, Answers(self, call), late)) as told:
-            answers: list[Any] = await anext(told)
+        async with aclosing(self.outputs(call, Answers(self, call), late)) as outputs:
+            answers: list[Any] = await anext(outputs)
             return answers
 
     async def stream(self, call: Call) -> AsyncIterator[str]:
         """The pieces of one continuation."""
-        async with aclosing(self.told(call, Pieces(self, call))) as told:
+        async with aclosing(self.outputs(call, Pieces(self, call))) as outputs:
             self.streams += 1
             try:
-                async for text in told:
+                async for text in outputs:
                     yield text
             finally:
                 self.streams -= 1
 
-    async def told(self, call: Call, teller: Teller, late: str | None = None) -> AsyncGenerator[Any, None]:
-        """Yield what a teller passes on, as soon as it is available. The rows leave the batch when the caller stops
+    async def outputs(self, call: Call, source: RequestRows, late: str | None = None) -> AsyncGenerator[Any, None]:
+        """Yield a request's outputs as soon as they are available. Its rows leave the batch when the caller stops
         iterating."""
-        asked = self._join(Asked(call, teller))
+        request = self._join(OpenRequest(call, source))
         try:
             while True:
                 try:
                     async with asyncio.timeout(self.seconds):
-                        passed = await asked.passed.get()
+                        output = await request.outputs.get()
                 except TimeoutError:
                     raise Late(late or f"nothing was written for {self.seconds:g} seconds; try again later") from None
-                if isinstance(passed, Completed):
+                if isinstance(output, Completed):
                     return
-                if isinstance(passed, Exception):
-                    raise passed
-                yield passed
+                if isinstance(output, Exception):
+                    raise output
+                yield output
         finally:
-            self._leave(asked)
+            self._leave(request)
 
     # In the server's loop
 
-    def _join(self, asked: Asked) -> Asked:
+    def _join(self, request: OpenRequest) -> OpenRequest:
         if self.num_waiting >= self.queue:
             raise Busy(f"{self.num_waiting} requests are waiting already; try again when some are done")
-        self.open.append(asked)
-        self.coming.append(asked)
-        self._drive()
-        return asked
+        self.open.append(request)
+        self.arriving.append(request)
+        self._start_jobs()
+        return request
 
-    def _leave(self, asked: Asked) -> None:
-        self.open.remove(asked)
-        if not asked.is_done:
-            self.going.append(asked)
-            self._drive()
+    def _leave(self, request: OpenRequest) -> None:
+        self.open.remove(request)
+        if not request.is_done:
+            self.leaving.append(request)
+            self._start_jobs()
 
-    def _drive(self) -> None:
-        if self.driving is None or self.driving.done():
-            self.driving = asyncio.ensure_future(self._driven())
+    def _start_jobs(self) -> None:
+        if self.submitting is None or self.submitting.done():
+            self.submitting = asyncio.ensure_future(self._submit_jobs())
 
-    async def _driven(self) -> None:
+    async def _submit_jobs(self) -> None:
         """Submit jobs that advance the batch while there is anything to do."""
-        while self.coming or self.going or self.taken:
-            size = min((asked.call.size(asked.call.rows[:1]) for asked in self.open), default=0.0)
+        while self.arriving or self.leaving or self.active:
+            size = min((request.call.size(request.call.rows[:1]) for request in self.open), default=0.0)
             try:
-                await asyncio.wrap_future(self.worker.submit(self._work, seconds=self.seconds, size=size).result)
+                await asyncio.wrap_future(self.worker.submit(self._advance, seconds=self.seconds, size=size).result)
             except Busy as error:
                 if self.worker.closed:
                     self._fail(error)
                 await asyncio.sleep(0.01)
             except Exception as error:
-                log.debug(
-                    "a job of a running batch ended: %s", error
-                )  # the job itself has sent the error to its waiters
+                # The job itself has sent the error to its waiters.
+                log.debug("a job of a running batch ended: %s", error)
                 await asyncio.sleep(0)
 
     # In the worker's thread
 
-    def _work(self) -> None:
-        if not self.is_free.acquire(blocking=False):  # a cancelled job still runs until its next pause
+    def _advance(self) -> None:
+        if not self.batch_lock.acquire(blocking=False):  # a cancelled job still runs until its next pause
             return
         began = time.monotonic()
         try:
-            while not self._is_over(time.monotonic() - began):
-                while self.going:
-                    self._end(self.going.popleft())
-                self._take()
-                if not self.taken:
+            while not self._should_yield(time.monotonic() - began):
+                while self.leaving:
+                    self._end(self.leaving.popleft())
+                self._admit()
+                if not self.active:
                     return
-                self._tell(self.batch.advance())
+                self._deliver(self.batch.advance())
         except BaseException as error:
             self._fail(as_exception(error))
             if isinstance(error, Ended):
                 raise
         finally:
-            self._send()
-            self.is_free.release()
+            self._send_all()
+            self.batch_lock.release()
 
-    def _is_over(self, seconds: float) -> bool:
-        """Whether the job should make room for others, though not too often: a handover takes two thread switches."""
-        others = bool(self.worker.waiting or self.worker.overtaken)
-        return seconds >= (SHARE if others else min(LONGEST, self.seconds / 4))
+    def _should_yield(self, seconds: float) -> bool:
+        """Whether the job should end to let others run. Not too often: a handover takes two thread switches."""
+        is_contended = bool(self.worker.waiting or self.worker.overtaken)
+        return seconds >= (SHARE if is_contended else min(LONGEST, self.seconds / 4))
 
-    def _take(self) -> None:
+    def _admit(self) -> None:
         """Let rows join: from each request its share, one row at a time in turn."""
-        while self.coming:
-            self.taken.append(self.coming.popleft())
-        share = max(self.rows // max(len(self.taken), 1), 1)
+        while self.arriving:
+            self.active.append(self.arriving.popleft())
+        share = max(self.rows // max(len(self.active), 1), 1)
         room = READ_AT_ONCE
-        eager = self._eager(self.taken, share)
-        while eager and room > 0:
-            for asked in eager:
-                room -= asked.teller.size(asked.came)
-                self._take_row(asked)
-            eager = self._eager(eager, share)
+        with_room = self._with_room(self.active, share)
+        while with_room and room > 0:
+            for request in with_room:
+                room -= request.source.size(request.num_joined)
+                self._admit_row(request)
+            with_room = self._with_room(with_room, share)
 
-    def _eager(self, some: list[Asked], share: int) -> list[Asked]:
+    def _with_room(self, requests: list[OpenRequest], share: int) -> list[OpenRequest]:
+        """Return the requests with further rows to join and fewer rows in the batch than their share."""
         return [
-            asked for asked in some if not asked.is_done and asked.came < asked.teller.count and len(asked.rows) < share
+            request
+            for request in requests
+            if not request.is_done and request.num_joined < request.source.count and len(request.rows) < share
         ]
 
-    def _take_row(self, asked: Asked) -> None:
+    def _admit_row(self, request: OpenRequest) -> None:
         try:
-            row = self.batch.join(asked.teller.wanted(asked.came))
+            row = self.batch.join(request.source.wanted(request.num_joined))
         except Ended:
             raise
         except BaseException as error:
             if isinstance(error, UserError) and not isinstance(error, TokenizerFault):
-                self.saw(asked.call, asked.call.rows, None, 0)
-            self._refuse(asked, error)
+                self.observe(request.call, request.call.rows, None, 0)
+            self._fail_request(request, error)
             return
-        asked.rows[row] = asked.came
-        asked.came += 1
-        self.owners[row] = asked
+        request.rows[row] = request.num_joined
+        request.num_joined += 1
+        self.owners[row] = request
 
-    def _tell(self, outputs: list[Written]) -> None:
-        told: dict[Asked, list[Told]] = {}
-        for written in outputs:
-            asked = self.owners[written.row]
-            told.setdefault(asked, []).append(Told(asked.rows[written.row], written))
-        for asked, some in told.items():
-            asked.has_begun = True
-            if errors := [written.error for _, written in some if written.error is not None]:
-                self._refuse(asked, errors[0])
+    def _deliver(self, written_rows: list[Written]) -> None:
+        """Give each request its new output."""
+        outputs_of: dict[OpenRequest, list[RowOutput]] = {}
+        for written in written_rows:
+            request = self.owners[written.row]
+            outputs_of.setdefault(request, []).append(RowOutput(request.rows[written.row], written))
+        for request, outputs in outputs_of.items():
+            request.has_begun = True
+            if errors := [written.error for _, written in outputs if written.error is not None]:
+                self._fail_request(request, errors[0])
                 continue
             try:
-                passed, complete = asked.teller.hear(some)
+                item, complete = request.source.receive(outputs)
             except Ended:
                 raise
             except BaseException as error:
-                self._refuse(asked, error)
+                self._fail_request(request, error)
                 continue
-            for row in {written.row for place, written in some if written.ended is not None or place in complete}:
+            for row in {written.row for place, written in outputs if written.ended is not None or place in complete}:
                 self.batch.leave(row)
-                del asked.rows[row], self.owners[row]
-                asked.ended += 1
-            is_complete = asked.ended == asked.teller.count
-            if is_complete:
-                self._end(asked)
-            self.news += [(asked, [*(() if passed is None else (passed,)), *((Completed(),) if is_complete else ())])]
-        if len(self.owners) < MANY or time.monotonic() - self.sent >= NEWS_EVERY:
-            self._send()
+                del request.rows[row], self.owners[row]
+                request.num_ended += 1
+            items = [] if item is None else [item]
+            if request.num_ended == request.source.count:
+                self._end(request)
+                items.append(Completed())
+            self.unsent.append((request, items))
+        if len(self.owners) < MANY_ROWS or time.monotonic() - self.sent_at >= SEND_EVERY:
+            self._send_all()
 
-    def _refuse(self, asked: Asked, error: BaseException) -> None:
-        self._end(asked)
-        self.news.append((asked, [as_exception(error)]))
+    def _fail_request(self, request: OpenRequest, error: BaseException) -> None:
+        self._end(request)
+        self.unsent.append((request, [as_exception(error)]))
 
-    def _send(self) -> None:
+    def _send_all(self) -> None:
         """Send all pending output, waking each event loop once."""
-        news, self.news = [(asked, found) for asked, found in self.news if found], []
-        self.sent = time.monotonic()
-        for loop in {asked.loop for asked, _ in news}:
+        unsent, self.unsent = [(request, items) for request, items in self.unsent if items], []
+        self.sent_at = time.monotonic()
+        for loop in {request.loop for request, _ in unsent}:
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(pass_on, [(asked, found) for asked, found in news if asked.loop is loop])
+                of_loop = [(request, items) for request, items in unsent if request.loop is loop]
+                loop.call_soon_threadsafe(put_outputs, of_loop)
 
-    def _end(self, asked: Asked) -> None:
+    def _end(self, request: OpenRequest) -> None:
         """Remove a request's rows from the batch."""
-        asked.is_done = True
-        for row in asked.rows:
+        request.is_done = True
+        for row in request.rows:
             self.batch.leave(row)
             del self.owners[row]
-        asked.rows.clear()
-        if asked in self.taken:
-            self.taken.remove(asked)
-        if asked in self.coming:
-            self.coming.remove(asked)
+        request.rows.clear()
+        if request in self.active:
+            self.active.remove(request)
+        if request in self.arriving:
+            self.arriving.remove(request)
 
     def _fail(self, error: Exception) -> None:
         """Close the batch, and fail all its requests."""
         self.batch.close()
-        for asked in [*self.taken, *self.coming]:
-            self._refuse(asked, error)
-        self._send()
+        for request in [*self.active, *self.arriving]:
+            self._fail_request(request, error)
+        self._send_all()
 
 
-def pass_on(news: list[tuple[Asked, list[Any]]]) -> None:
+def put_outputs(unsent: list[tuple[OpenRequest, list[Any]]]) -> None:
     """Put output into the requests' queues; runs in the event loop."""
-    for asked, found in news:
-        asked.pass_on(found)
+    for request, items in unsent:
+        request.put_outputs(items)
 
 
 class Answers:
@@ -331,7 +336,7 @@ class Answers:
         self.count = len(self.prompts)
         self.tokens: list[list[int]] = [[] for _ in self.prompts]
         self.log_probs = [0.0] * self.count
-        self.left = self.count
+        self.num_left = self.count
 
     def size(self, place: int) -> int:
         return len(self.prompts[place])
@@ -341,34 +346,34 @@ class Answers:
         tokens = self.joining.tokens(self.task, self.prompts[place], number)
         return self.joining.wanted(self.task, tokens, self.call.options, place + 1)
 
-    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
-        for place, written in told:
+    def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
+        for place, written in outputs:
             self.tokens[place] += written.text
             self.log_probs[place] += sum(written.log_probs)
-            self.left -= written.ended is not None
-        if self.left:
+            self.num_left -= written.ended is not None
+        if self.num_left:
             return None, ()
         rows = zip(self.call.rows, self.tokens, self.log_probs, strict=True)
         answers = [self.joining.answer(self.task, row, tokens, log_prob) for row, tokens, log_prob in rows]
         together = max(len(self.writer.owners), self.count)
-        self.writer.saw(self.call, self.call.rows, answers, together)
+        self.writer.observe(self.call, self.call.rows, answers, together)
         return answers, ()
 
 
 class Pieces(Answers):
     """Passes on the text of one row as it is generated."""
 
-    growing: Growing
+    text_so_far: Growing
 
     def wanted(self, place: int) -> Wanted:
-        self.growing = self.joining.growing(self.task, self.prompts[place])
+        self.text_so_far = self.joining.growing(self.task, self.prompts[place])
         wanted = super().wanted(place)
-        self.writer.saw(self.call, self.call.rows, None, 0)
+        self.writer.observe(self.call, self.call.rows, None, 0)
         return wanted
 
-    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
-        [(_, written)] = told
-        text = "".join(map(self.growing.add, written.text))
+    def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
+        [(_, written)] = outputs
+        text = "".join(map(self.text_so_far.add, written.text))
         if written.ended is not None:
-            text += self.growing.rest()
+            text += self.text_so_far.rest()
         return text or None, ()

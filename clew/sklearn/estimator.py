@@ -23,7 +23,7 @@ from clew.recipes.calling import run_with
 from clew.recipes.listed import Listed
 from clew.runs.directory import CONFIG, METRICS, VOCABULARY, WEIGHTS
 from clew.runs.loaded import Run, load_run
-from clew.runs.settings.keywords import path_of, told_in_python
+from clew.runs.settings.keywords import path_of, python_errors
 
 KEPT = (CONFIG, WEIGHTS, METRICS)
 """The files of a run that are pickled, besides its vocabulary."""
@@ -48,7 +48,7 @@ class Estimator(BaseEstimator):
         self.setting_names = tuple(settings)
 
     def check_setting(self, name: str) -> None:
-        with told_in_python():
+        with python_errors():
             if path_of(name)[0] == "data" and name in (
                 "data",
                 "data__train",
@@ -83,7 +83,7 @@ class Estimator(BaseEstimator):
         earlier fit."""
         out = self._temporary_folder() if self.folder is None else Path(self.folder)
         settings = {name: value for name, value in self.settings.items() if value is not None}
-        with told_in_python():
+        with python_errors():
             self._run = run_with(self.recipe, (), settings, data, out=out, overwrite=True)
         self._weights_hash = file_hash(out / WEIGHTS)
 

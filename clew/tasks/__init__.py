@@ -1,4 +1,4 @@
-"""Tasks, one a file: what turns a body's vectors into scores, a loss and predictions."""
+"""Tasks, one per file: each turns a body's vectors into scores, a loss and predictions."""
 
 from clew.tasks.bidirectional import BIDIRECTIONAL_LANGUAGE_MODEL
 from clew.tasks.captioning import CAPTIONING
@@ -48,4 +48,4 @@ TASKS: dict[str, TaskEntry] = {
 }
 
 USES: dict[str, Shared] = {"classify": Shared(CHOOSE, takes_choices), "embed": Shared(EMBED, reads_texts)}
-"""What runs of several tasks may be asked besides, by verb."""
+"""Further uses by verb, each for the runs of several tasks."""

@@ -35,23 +35,25 @@ class BidirectionalLanguageModelConfig(TaskSection):
         None,
         ge=2,
         description=(
-            "only so many of the most frequent words are predicted by name, the others as <unk>; all are read as"
-            " they are"
+            "predict this many of the most frequent words, and the others as <unk>; the input keeps all words"
         ),
     )
     unread: float = Field(
-        0.5, ge=0, lt=1, description="of those others the share that training reads as <unk> too (Lample et al. 2016)"
+        0.5,
+        ge=0,
+        lt=1,
+        description="the share of those others that training also reads as <unk> (Lample et al. 2016)",
     )
     tied: bool = Field(False, description="the output layer's weight is the embedding's")
     bias: bool = Field(True, description="the output layer has a bias")
     init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the output layer's input, besides the body's own dropout")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask per sequence")
 
 
 class Directions(NamedTuple):
-    """What each reader has for its n targets in n + 1 tokens: at t the one, which is to name token t + 1; at t + 1 the
-    other, for t."""
+    """The vectors of each direction for its n targets in n + 1 tokens: the vector ahead at t predicts token t + 1, the
+    vector back at t + 1 predicts token t."""
 
     ahead: Tensor  # (batch, n, dim)
     back: Tensor  # (batch, n, dim)
@@ -60,19 +62,21 @@ class Directions(NamedTuple):
 
 
 class BidirectionalLanguageModel(ReadsText, nn.Module):
-    """p(w_t | w_1 .. w_{t-1}) = softmax(V f_{t-1} + b),   p(w_t | w_{t+1} .. w_n) = softmax(V b_{t+1} + b),   h = [f; b].
+    """A forward and a backward language model over the halves of a body's vectors, h = [f; b].
 
+        p(w_t | w_1 .. w_{t-1}) = softmax(V f_{t-1} + b)
+        p(w_t | w_{t+1} .. w_n) = softmax(V b_{t+1} + b)
         loss = (mean of -log p(next) + mean of -log p(previous)) / 2
 
-    Both halves of h share V and b, and neither has seen what it is to predict. Words that are read from their letters
-    need not be frequent enough to be predicted: `predicted` words have names in V, and in training some of the others
-    are read as `<unk>`, as words of another text will be. As many tokens are predicted ahead as back, so that the
-    perplexity is the geometric mean of those of two language models.
+    Both halves of h share V and b, and neither has seen its target. Words that are read from their letters may be too
+    rare to be predicted: V has the `predicted` most frequent words, and training reads some of the others as `<unk>`,
+    as the words of another text will be. Both directions predict the same number of tokens, so the perplexity is the
+    geometric mean of those of two language models.
     """
 
     needs = ("directions",)
     directions = ("forward", "backward")
-    """Terms of their own in evaluation, beside the loss."""
+    """Separate terms in evaluation, besides the loss."""
 
     def __init__(self, body: Body, tokenizer: Tokenizer, config: BidirectionalLanguageModelConfig | None = None):
         super().__init__()
@@ -85,7 +89,7 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
             )
         if config.predicted is not None and (tokenizer.unit != "word" or tokenizer.unknown is None):
             raise UserError(
-                f"task.predicted is for words, the most frequent first, and a token is a {tokenizer.unit} here; leave"
+                f"task.predicted counts words, the most frequent first, and a token is a {tokenizer.unit} here; leave"
                 " it out"
             )
         self.body = body
@@ -101,10 +105,10 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         self.cross_entropy = CrossEntropy()
 
     def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], None]:
-        found, real, count = self.read(batch), real_positions(batch.mask), self.counts(batch)["loss"]
+        read, real, count = self.read(batch), real_positions(batch.mask), self.counts(batch)["loss"]
         sums = [
             self.cross_entropy(hidden, self.weight, self.output_bias, targets, real).loss
-            for hidden, targets in ((found.ahead, found.nexts), (found.back, found.previous))
+            for hidden, targets in ((read.ahead, read.nexts), (read.back, read.previous))
         ]
         terms = {"loss": Term((sums[0] + sums[1]) / 2, count)}
         if not self.training:
@@ -112,17 +116,16 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         return terms, None
 
     def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
-        """How many tokens each direction predicts, from the batch alone."""
+        """Count the tokens that each direction predicts, from the batch alone."""
         real, tokens = real_positions(batch.mask), batch.tokens
         return {"loss": torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()}
 
     def read(self, batch: TokenBatch) -> Directions:
-        """Reads the tokens and the last target as one row, so that each reader has a token to begin with."""
+        """Read the tokens and the last target as one row, so that each direction has a first token."""
         mask = batch.mask
         if has_documents(mask):
             raise UserError(
-                "a bidirectional language model reads one document a row; give it a mask that is True where a row is"
-                " real"
+                "a bidirectional language model reads one document per row; pass a mask that is True at real tokens"
             )
         tokens = torch.cat([batch.tokens[:, :1], batch.targets], 1)  # (batch, n + 1)
         named = self.named(tokens)
@@ -133,7 +136,8 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         return Directions(ahead[:, :-1], back[:, 1:], named[:, 1:], named[:, :-1])
 
     def named(self, tokens: Any) -> Any:
-        """Tokens as they are predicted: the rare ones, whose ids come last, are unknown. Takes tensors and arrays."""
+        """Replace the tokens that are not predicted, whose ids come last, by the unknown token. Takes tensors and
+        arrays."""
         if self.predicted == self.body.vocabulary:
             return tokens
         kept = tokens < self.predicted
@@ -141,11 +145,11 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """V (predicted, dim / 2): the output layer's own, or the embedding's."""
+        """V (predicted, dim / 2): the output layer's own, or the embedding's if tied."""
         return self.body.embedding.weight[: self.predicted] if self.output_weight is None else self.output_weight
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        """Return the tables that are only indexed, never multiplied: they cost no FLOPs."""
         return [] if self.output_weight is None else self.body.embedding.looked_up()
 
     def encode(self, text: str) -> list[int]:
@@ -155,21 +159,21 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         return collate_texts(examples, self.body.embedding.like.device)
 
     def predict(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        """log p of every next token and of every token before (each (batch, length)); 0 on padding."""
-        found, real = self.read(batch), real_positions(batch.mask)
+        """Return log p of every next and of every previous token (each (batch, length)); 0 on padding."""
+        read, real = self.read(batch), real_positions(batch.mask)
 
         def log_probs(hidden: Tensor, targets: Tensor) -> Tensor:
             logits = F.linear(hidden, self.weight, self.output_bias).float()
             picked = logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
             return picked if real is None else picked.masked_fill(~real, 0.0)
 
-        return log_probs(found.ahead, found.nexts), log_probs(found.back, found.previous)
+        return log_probs(read.ahead, read.nexts), log_probs(read.back, read.previous)
 
     def vectors(self) -> TextBody:
         return TextBody(self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}, running=True))
 
     def predicts(self, reading: Reading) -> list[Predicted]:
-        """What the tokens before tell of each, and what those after it do."""
+        """Predict each token from those before it, and from those after it."""
         (ahead, back), named = reading.forward()[0].chunk(2, -1), self.named(torch.tensor(reading.ids))
 
         def output(half: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from clew.data.kinds.kind import Parts
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.plans import batches_by_length
-from clew.data.synthetic.scene_texts import is_true, ground_text
+from clew.data.synthetic.scene_texts import ground_text, is_true
 from clew.data.synthetic.scenes import Scene
 from clew.metrics.captioning import CAPTION_MEASURES, measure_captions
 from clew.metrics.measures import Measured, in_words

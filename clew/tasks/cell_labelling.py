@@ -1,5 +1,5 @@
-"""A label for every cell of a picture: what its pixels or squares of them are. A body that reads grids (the 2-D LSTM)
-or one sequence, over pictures of any sizes."""
+"""Cell labelling (semantic segmentation): a label for every cell of a picture, a pixel or a square of pixels. A body
+that reads grids (the 2-D LSTM) or one sequence, over pictures of any size."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -49,25 +49,24 @@ SAMPLES = 2000
 IGNORED = -2
 """The id of a cell without a label."""
 MOST_LABELS = 256
-"""What a label picture can number."""
+"""The most labels that a label picture can number."""
 
 
 class CellLabellingConfig(TaskSection):
-    """A label for each cell of a picture: that of most of its pixels, of two with as many the one with the lower
-    number."""
+    """A label for each cell of a picture: that of most of its pixels; in a tie, the one with the lower number."""
 
     name: Literal["cell_labelling"] = "cell_labelling"
     input: Annotated[Part, one_of("reader of cells", CELLS)] = Field(
-        "cells", description="size: the side of a cell in pixels, 1 for each pixel by itself; grey: without colours"
+        "cells", description="size: the side of a cell in pixels, 1 to label single pixels; grey: ignore colours"
     )
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    longest: int = Field(4096, ge=1, description="training pictures of more cells than this are left out, and counted")
-    best: Literal["accuracy", "iou", "loss"] = Field("iou", description="what the best evaluation is told by")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the output layer's input, besides the body's own dropout")
+    longest: int = Field(4096, ge=1, description="training pictures with more cells are left out, and counted")
+    best: Literal["accuracy", "iou", "loss"] = Field("iou", description="the metric that selects the best checkpoint")
 
 
 class LabelledCells(NamedTuple):
-    """A picture to read and the labels of its cells, row by row, UNSEEN where there is none that the training part
-    has."""
+    """A picture to read and the label ids of its cells, row by row; UNSEEN for no label and for labels that are not in
+    the training part."""
 
     input: Input
     targets: list[int]
@@ -82,8 +81,8 @@ class CellBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledPicture:
-    """The labels of a picture's cells, row by row, and the probability of each; `size` is the side of a cell in pixels,
-    `numbers` are the labels' numbers pixel by pixel."""
+    """The labels of a picture's cells, row by row, and the probability of each. `size` is the side of a cell in pixels,
+    `numbers` has the number of each pixel's label."""
 
     picture: str
     size: int
@@ -99,7 +98,7 @@ class LabelledPicture:
 
 
 class CellLabeller(ReadsInput, ExampleTask):
-    """logits = W dropout(h_cell) + b, each cell by itself."""
+    """logits = W dropout(h_cell) + b, for each cell independently."""
 
     reader: CellsReader
     text_name = "picture"
@@ -107,7 +106,7 @@ class CellLabeller(ReadsInput, ExampleTask):
     def __init__(self, body: Any, reader: CellsReader, labels: Labels, config: CellLabellingConfig | None = None):
         super().__init__()
         if len(getattr(body, "blocks", ())):
-            raise UserError("every cell has a label, and model.block joins several of them to one; set model.block=1")
+            raise UserError("model.block merges several cells into one, and each cell needs a label; set model.block=1")
         self.config = config = config or CellLabellingConfig()
         self.body = body
         self.reader = reader
@@ -120,37 +119,36 @@ class CellLabeller(ReadsInput, ExampleTask):
         return {"loss": Term(self.losses(batch).sum(), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: CellBatch) -> dict[str, Tensor]:
-        """Cells whose label is known."""
+        """Count the cells whose label is known."""
         return {"loss": (batch.targets != UNSEEN).sum()}
 
     def losses(self, batch: CellBatch) -> Tensor:
-        """-log p of each cell's label (batch, cells), 0 where it is not known."""
+        """Return -log p of each cell's label (batch, cells), 0 where it is unknown."""
         logits = self.logits(batch).float().flatten(0, 1)
         return F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=UNSEEN).view_as(
             batch.targets
         )
 
     def logits(self, batch: CellBatch) -> Tensor:
-        """A score for every label of every cell (batch, cells, labels)."""
-        hidden = self.body(batch.inputs, batch.mask)[0][
-            :, : batch.targets.shape[1]
-        ]  # a ragged grid has padding behind its cells
-        found: Tensor = self.output(self.dropout(hidden))
-        return found
+        """Return a score for every label of every cell (batch, cells, labels)."""
+        hidden, _ = self.body(batch.inputs, batch.mask)
+        # A ragged grid has padding after its cells.
+        logits: Tensor = self.output(self.dropout(hidden[:, : batch.targets.shape[1]]))
+        return logits
 
     def row_losses(self, batch: CellBatch) -> list[list[float]]:
         known = batch.targets != UNSEEN
-        found: list[list[float]] = torch.stack([self.losses(batch).double().sum(1), known.double().sum(1)], 1).tolist()
-        return found
+        rows: list[list[float]] = torch.stack([self.losses(batch).double().sum(1), known.double().sum(1)], 1).tolist()
+        return rows
 
     def gold(self, example: LabelledPixels) -> np.ndarray:
-        """The ids of the labels of a picture's cells, row by row; UNSEEN for one that the training part has not,
-        IGNORED for none."""
+        """Return the label ids of a picture's cells, row by row: UNSEEN for a label that is not in the training part,
+        IGNORED for a cell without a label."""
 
         def read(key: Any) -> Tensor:
             levels = cell_numbers(example, self.reader)
-            there = [int(level) for level in np.unique(levels)]
-            ids = {level: self.labels.find(label_name(example, level)) if level >= 0 else IGNORED for level in there}
+            present = [int(level) for level in np.unique(levels)]
+            ids = {level: self.labels.find(label_name(example, level)) if level >= 0 else IGNORED for level in present}
             return torch.tensor([ids[level] for level in levels.flatten().tolist()], dtype=torch.int16)
 
         return self.known.get((example.pixels, example.names, example.ignored), read).numpy().astype(np.int64)
@@ -163,8 +161,8 @@ class CellLabeller(ReadsInput, ExampleTask):
         ]
 
     def without_target(self, given: Any) -> LabelledCells:
-        read = self.reader.measured(given)
-        return LabelledCells(read, [UNSEEN] * read.length)
+        picture = self.reader.measured(given)
+        return LabelledCells(picture, [UNSEEN] * picture.length)
 
     def collate(self, examples: Sequence[LabelledCells]) -> CellBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
@@ -176,7 +174,7 @@ class CellLabeller(ReadsInput, ExampleTask):
         return self.labels
 
     def gold_labels(self, example: LabelledPixels) -> Iterator[tuple[str, str]]:
-        """Each label that a picture has, once."""
+        """Iterate over the distinct labels of a picture."""
         levels = np.unique(cell_numbers(example, self.reader)) if UNSEEN in self.gold(example) else ()
         return ((label_name(example, int(level)), example.id) for level in levels if level >= 0)
 
@@ -184,27 +182,27 @@ class CellLabeller(ReadsInput, ExampleTask):
     def predict(
         self, batch: CellBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
     ) -> list[list[int]]:
-        """The number of every cell's likeliest label."""
+        """Return the id of every cell's most probable label."""
         sizes = [batch.targets.shape[1]] * len(batch.targets) if batch.mask is None else batch.mask.sum(1).tolist()
         return [row[:size] for row, size in zip(self.logits(batch).argmax(-1).tolist(), sizes, strict=True)]
 
     @torch.no_grad()
     def label(self, pictures: Sequence[Any]) -> list[LabelledPicture]:
-        """The labels of pictures' cells; a picture that cannot be read is refused by name."""
+        """Label the cells of pictures. Raises UserError with the name of a picture that cannot be read."""
         encoded = [self.without_target(picture) for picture in pictures]
         for picture, each in zip(pictures, encoded, strict=True):
             self.check_length(each, str(picture))
         lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
-        found: dict[int, LabelledPicture] = {}
+        labelled: dict[int, LabelledPicture] = {}
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH_PLACES):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
                 probs, ids = (part.cpu().numpy() for part in self.logits(batch).float().softmax(-1).max(-1))
                 for row, shares, labels in zip(rows, probs, ids, strict=True):
-                    found[row] = self.told(pictures[row], shares, labels)
-        return [found[row] for row in range(len(pictures))]
+                    labelled[row] = self.labelled_picture(pictures[row], shares, labels)
+        return [labelled[row] for row in range(len(pictures))]
 
-    def told(self, picture: Any, probabilities: np.ndarray, ids: np.ndarray) -> LabelledPicture:
+    def labelled_picture(self, picture: Any, probabilities: np.ndarray, ids: np.ndarray) -> LabelledPicture:
         (rows, columns), (height, width), size = (
             self.reader.grid(picture),
             self.reader.pixel_size(picture),
@@ -222,14 +220,14 @@ class CellLabeller(ReadsInput, ExampleTask):
 
     @property
     def best(self) -> str:
-        found: str = self.config.best
-        return found
+        best: str = self.config.best
+        return best
 
     def overlap(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> Overlap:
-        """Over the cells of all pictures that have a label."""
+        """Count the overlap of gold and predicted labels, over all cells that have a label."""
         gold = np.concatenate([self.gold(example) for example in examples])
-        told = np.concatenate([np.asarray(found, np.int64) for found in predictions])
-        return count_overlap(gold[gold != IGNORED], told[gold != IGNORED], self.labels.names)
+        predicted = np.concatenate([np.asarray(prediction, np.int64) for prediction in predictions])
+        return count_overlap(gold[gold != IGNORED], predicted[gold != IGNORED], self.labels.names)
 
     def measure(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> Measured:
         iou = 100 * self.overlap(examples, predictions).mean
@@ -240,17 +238,17 @@ class CellLabeller(ReadsInput, ExampleTask):
     def right_cells(
         self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]
     ) -> list[tuple[int, int]]:
-        """Of each picture how many cells are right, and how many have a label."""
-        found = []
-        for example, told in zip(examples, predictions, strict=True):
+        """Return for each picture the number of correct cells and the number of cells with a label."""
+        counts = []
+        for example, prediction in zip(examples, predictions, strict=True):
             gold = self.gold(example)
-            found.append((int((gold == np.asarray(told)).sum()), int((gold != IGNORED).sum())))
-        return found
+            counts.append((int((gold == np.asarray(prediction)).sum()), int((gold != IGNORED).sum())))
+        return counts
 
     def intervals(
         self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]
     ) -> dict[str, Interval]:
-        """What the accuracy would be on other pictures of the same kind."""
+        """Return the interval of the accuracy over resampled pictures."""
         right, total = zip(*self.right_cells(examples, predictions), strict=True)
         return {"accuracy": share_interval(right, total, samples=SAMPLES).times(100)}
 
@@ -258,19 +256,21 @@ class CellLabeller(ReadsInput, ExampleTask):
         return (self.overlap(examples, predictions).describe(),)
 
     def sentence_scores(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> list[float]:
-        """The share of cells whose label is right."""
+        """Return the accuracy of each picture."""
         return [100 * right / max(total, 1) for right, total in self.right_cells(examples, predictions)]
 
     def statistics(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> list[Statistics]:
         right = self.right_cells(examples, predictions)
-        overlaps = [self.overlap([example], [told]) for example, told in zip(examples, predictions, strict=True)]
+        overlaps = [
+            self.overlap([example], [prediction]) for example, prediction in zip(examples, predictions, strict=True)
+        ]
         return [
             {"accuracy": share_of(*counts), "iou": {"iou": overlap.counts()}}
             for counts, overlap in zip(right, overlaps, strict=True)
         ]
 
     def described(self, example: LabelledPixels, prediction: Sequence[int]) -> dict[str, Any]:
-        """How many cells have each label, and how many are wrong."""
+        """Describe a picture: the number of cells of each label, gold and predicted, and of wrong cells."""
         gold = self.gold(example)
         wrong = int(((gold != np.asarray(prediction)) & (gold != IGNORED)).sum())
         return {
@@ -288,7 +288,7 @@ class CellLabeller(ReadsInput, ExampleTask):
 
 
 def cell_numbers(example: LabelledPixels, reader: CellsReader) -> np.ndarray:
-    """The numbers (rows, columns) that a picture's cells have in its label picture, -1 where there is none."""
+    """Return the numbers (rows, columns) of a picture's cells in its label picture, -1 for cells without a label."""
     return cell_levels(example.pixels.levels(), reader.size, example.ignored)
 
 
@@ -306,7 +306,7 @@ def label_name(example: LabelledPixels, level: int) -> str:
 def train_cell_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[LabelledPixels], config: CellLabellingConfig
 ) -> dict[str, Any]:
-    """How pictures are read, and the labels in the order of their numbers."""
+    """Build the reader of pictures, and the label table in the order of the labels' numbers."""
     reader = build_part("reader of cells", config.input, CELLS)
     numbers: dict[int, str] = {}
     for example in examples:
@@ -318,7 +318,7 @@ def train_cell_vocabularies(
     if len(numbers) == 1:
         raise UserError(
             f"every cell of the training part has the label {named(*numbers.values())}, so there is nothing to tell"
-            " apart; see data.labels"
+            " apart; check data.labels"
         )
     return {"input": reader, "labels": Labels([numbers[level] for level in sorted(numbers)])}
 
@@ -328,30 +328,30 @@ def build_cell_labeller(body: Any, vocabularies: dict[str, Any], config: CellLab
 
 
 def cell_baselines(train: Train, config: CellLabellingConfig) -> Iterator[Baseline]:
-    """The most frequent label of all cells."""
+    """Predict the most frequent label for all cells."""
     reader = build_part("reader of cells", config.input, CELLS)
 
     def numbers(examples: Sequence[LabelledPixels]) -> np.ndarray:
         levels = np.concatenate([cell_numbers(example, reader).flatten() for example in examples])
         return levels[levels >= 0]
 
-    most = np.bincount(numbers(train())).argmax()
+    most_frequent = np.bincount(numbers(train())).argmax()
 
     def measure(examples: Sequence[LabelledPixels]) -> Measured:
-        accuracy = 100 * float((numbers(examples) == most).mean())
+        accuracy = 100 * float((numbers(examples) == most_frequent).mean())
         return Measured({"baseline_most_frequent_label": accuracy}, f"accuracy {accuracy:.2f}")
 
     yield Baseline("the most frequent label has", measure)
 
 
 class CellOptions(Options):
-    """Where label pictures go."""
+    """Where label pictures are written."""
 
     label_pictures: str | None = Field(
         None,
         description=(
-            "a folder: for each picture a PNG of its name and size, whose palette has the numbers of the run's labels,"
-            " from 0"
+            "a folder in which to write, for each picture, a PNG of its name and size, in which each pixel is the"
+            " number of its label in the run, from 0"
         ),
         json_schema_extra={"metavar": "FOLDER"},
     )
@@ -360,26 +360,26 @@ class CellOptions(Options):
 def label_rows(
     tasks: Sequence[CellLabeller], rows: Sequence[PictureRow], options: CellOptions, numbers: Sequence[int]
 ) -> list[LabelledPicture]:
-    found = tasks[0].label([row.picture for row in rows])
+    labelled = tasks[0].label([row.picture for row in rows])
     if options.label_pictures is not None:
-        write_label_pictures(found, Path(options.label_pictures).expanduser(), len(tasks[0].labels))
-    return found
+        write_label_pictures(labelled, Path(options.label_pictures).expanduser(), len(tasks[0].labels))
+    return labelled
 
 
-def write_label_pictures(found: Sequence[LabelledPicture], folder: Path, num_labels: int) -> None:
+def write_label_pictures(labelled: Sequence[LabelledPicture], folder: Path, num_labels: int) -> None:
     if num_labels > MOST_LABELS:
         raise UserError(
-            f"label_pictures numbers {MOST_LABELS} labels at most, and this run has {num_labels}; leave it out"
+            f"label_pictures can write at most {MOST_LABELS} labels, and this run has {num_labels}; leave it out"
         )
-    for each in found:
-        path = folder / f"{Path(each.picture).stem}.png"
+    for picture in labelled:
+        path = folder / f"{Path(picture.picture).stem}.png"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if path.exists() and path.samefile(each.picture):
+            if path.exists() and path.samefile(picture.picture):
                 raise UserError(
-                    f"label_pictures has the folder of {each.picture}, which would be overwritten; name another"
+                    f"label_pictures is the folder of {picture.picture}, which would be overwritten; name another"
                 )
-            path.write_bytes(palette_png(each.numbers, COLOURS))
+            path.write_bytes(palette_png(picture.numbers, COLOURS))
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -399,7 +399,7 @@ def cell_objects(number: int, row: PictureRow, answer: LabelledPicture | None, o
 
 
 def as_rows(each: Answered[PictureRow, LabelledPicture]) -> str:
-    """A line for each row of cells, labels parted by tabs, and an empty one behind each picture."""
+    """Write one line for each row of cells, labels separated by tabs, and an empty line after each picture."""
     return "" if each.answer is None else str(each.answer)
 
 

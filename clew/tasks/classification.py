@@ -1,5 +1,5 @@
-"""Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors
-are pooled to."""
+"""Classification: a label for a text or for two together, several labels, or a number. Any body, whose vectors are
+pooled."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ from clew.layers.context import Pieces
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
-from clew.tasks.offers import Given, Judged
+from clew.tasks.offers import Judged, ModelInput
 from clew.tasks.shared.judging import unlabelled_texts
 from clew.tasks.shared.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.shared.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
-from clew.tasks.uses.answers import Found, Number
+from clew.tasks.uses.answers import Number, Prediction
 from clew.tasks.uses.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
 from clew.tasks.uses.programs import ReadingProgram, Traced
 from clew.text.labels import Labels
@@ -39,15 +39,15 @@ from clew.text.train import Texts
 from clew.text.words import words_of
 
 BATCH = 128
-"""Texts that are classified at a time."""
-CLASSES_TOLD = """\
-found = run("classifier", tensors)
-print(dict(zip(about["labels"], found["probabilities"][0])))
+"""Texts classified at a time."""
+CLASSES_USAGE = """\
+outputs = run("classifier", tensors)
+print(dict(zip(about["labels"], outputs["probabilities"][0])))
 """
-NUMBER_TOLD = """\
+NUMBER_USAGE = """\
 print(run("classifier", tensors)["number"])
 """
-"""How a card shows the program."""
+"""The example code of a program in its card."""
 
 
 class ClassificationConfig(PooledConfig):
@@ -57,24 +57,25 @@ class ClassificationConfig(PooledConfig):
     pair: Literal["joined", "apart"] = Field(
         "joined",
         description=(
-            "two texts are read as one with a mark between, or each by itself and joined as [u; v; |u - v|; u v]"
+            "joined: two texts are read as one, with a separator; apart: each by itself, combined as"
+            " [u; v; |u - v|; u v]"
         ),
     )
     split: bool = Field(
-        True, description="of text.tokenizer=word: words and punctuation are parted first; false: spaces part words"
+        True, description="with text.tokenizer=word: split words from punctuation first; false: split at spaces only"
     )
     longest: int = Field(512, ge=1, description="training texts with more tokens than this are left out, and counted")
     truncate: bool = Field(
         False,
         description=(
-            "texts with more tokens than that, or than the model has positions, are cut at their end; of two the longer"
-            " first"
+            "cut texts with more tokens than task.longest, or than the model has positions, at the end; of two texts"
+            " the longer first"
         ),
     )
 
 
 class LabelledWords(NamedTuple):
-    """A text as ids, and a second where they are read apart; what is to be told of it as numbers."""
+    """A text as ids, a second one if the two are read apart, and the target as numbers."""
 
     texts: tuple[EncodedWords, ...]
     target: list[float]
@@ -92,8 +93,8 @@ class ClassBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Classified:
-    """What was told of a text, or of two together: its labels, likeliest first, and the probability of every label; or
-    a number."""
+    """The prediction for a text, or for two together: its labels, most probable first, and the probability of every
+    label; or a number."""
 
     text: str
     labels: tuple[str, ...]
@@ -107,7 +108,7 @@ class Classified:
         return "|".join(self.labels)
 
     def more(self) -> dict[str, Any]:
-        """What else JSON tells of it."""
+        """Return further JSON fields."""
         return {}
 
     def __repr__(self) -> str:
@@ -121,8 +122,8 @@ class Classified:
 
 
 class Classifier(ReadsText, PooledClassifier):
-    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the
-    `answer`'s."""
+    """logits = W g(.. g(pool(h_1 .. h_n))), with the body's vectors h and hidden layers g. `answer` says whether the
+    logits are for one label, for several, or a number."""
 
     config: ClassificationConfig
     can_bucket = True
@@ -133,15 +134,15 @@ class Classifier(ReadsText, PooledClassifier):
         self.reader = reader
         if config.truncate and reader.context is not None:
             raise UserError(
-                "task.truncate cuts what one body reads, and embedding.from has another read it too; leave one of"
-                " them out"
+                "task.truncate cuts the input of one body, and embedding.from passes it to a second; leave one of them"
+                " out"
             )
 
     def features(self, batch: ClassBatch) -> Tensor:
-        found: list[Tensor] = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
-        if len(found) == 1:
-            return found[0]
-        u, v = found
+        vectors: list[Tensor] = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
+        if len(vectors) == 1:
+            return vectors[0]
+        u, v = vectors
         return torch.cat([u, v, (u - v).abs(), u * v], -1)
 
     def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:
@@ -151,19 +152,21 @@ class Classifier(ReadsText, PooledClassifier):
         ]
 
     def encode_texts(self, examples: Sequence[Labelled]) -> list[tuple[EncodedWords, ...]]:
-        """Each example's text, and the second with it or beside it."""
-        lacking = next((example for example in examples if example.second is None), None)
-        is_joined = lacking is None and self.config.pair == "joined"
+        """Encode each example's text: with two texts, joined into one or each by itself."""
+        single = next((example for example in examples if example.second is None), None)
+        is_joined = single is None and self.config.pair == "joined"
         framed = not (is_joined or self.config.truncate)
         firsts = self.encode_side([example.text for example in examples], framed=framed)
-        if lacking is not None:
+        if single is not None:
             if self.config.pair == "apart":
                 raise UserError(
-                    f"{lacking.id}: task.pair=apart is for two texts that are judged together; name the second by"
-                    " data.second"
+                    f"{single.id}: task.pair=apart is for two texts that are classified together; name the column of"
+                    " the second with data.second"
                 )
             if any(example.second is not None for example in examples):
-                raise UserError(f"{lacking.id}: the second text is missing; every example has one, or none has")
+                raise UserError(
+                    f"{single.id}: the second text is missing; either every example needs one, or none may have one"
+                )
             return [(self.alone(first),) for first in firsts]
         pairs = zip(
             firsts, self.encode_side([example.second or "" for example in examples], framed=framed), strict=True
@@ -173,7 +176,7 @@ class Classifier(ReadsText, PooledClassifier):
         return [(self.alone(first), self.alone(second)) for first, second in pairs]
 
     def alone(self, text: EncodedWords) -> EncodedWords:
-        """A text that is read by itself."""
+        """Frame, and if needed shorten, a text that is read by itself."""
         return self.reader.framed(*self.shortened(text)) if self.config.truncate else text
 
     def shortened(self, *texts: EncodedWords) -> tuple[EncodedWords, ...]:
@@ -205,33 +208,33 @@ class Classifier(ReadsText, PooledClassifier):
     def classify(
         self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None
     ) -> list[Classified]:
-        """What each text is, or each two texts together. One that is refused is named by its number."""
+        """Classify each text, or each pair of texts. Errors name a text by its number."""
         examples = unlabelled_texts(texts, numbers)
-        nothing = [0.0] * len(self.labels)
-        encoded = [LabelledWords(sides, nothing) for sides in self.encode_texts(examples)] if examples else []
+        blank = [0.0] * len(self.labels)
+        encoded = [LabelledWords(sides, blank) for sides in self.encode_texts(examples)] if examples else []
         for example, each in zip(examples, encoded, strict=True):
             self.check_length(each, example.id)
-        found = self.predict_each(encoded, shortest_first([self.lengths(each) for each in encoded], BATCH))
-        return [self.told(*each) for each in zip(examples, found, strict=True)]
+        predictions = self.predict_each(encoded, shortest_first([self.lengths(each) for each in encoded], BATCH))
+        return [self.classified(*each) for each in zip(examples, predictions, strict=True)]
 
-    def told(self, example: Labelled, found: Found) -> Classified:
-        if "number" in found:
-            return Classified(example.text, (), {}, found["number"], example.second)
-        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-        return Classified(example.text, tuple(found["labels"]), dict(pairs), None, example.second)
+    def classified(self, example: Labelled, prediction: Prediction) -> Classified:
+        if "number" in prediction:
+            return Classified(example.text, (), {}, prediction["number"], example.second)
+        pairs = sorted(zip(self.labels.names, prediction["probabilities"], strict=True), key=lambda pair: -pair[1])
+        return Classified(example.text, tuple(prediction["labels"]), dict(pairs), None, example.second)
 
     def without(self, capability: str) -> str | None:
-        """Why it cannot be asked for something that classifiers else have."""
+        """Return why this classifier lacks a capability of other classifiers."""
         if capability == "explains" and self.config.pair == "apart":
-            return "reads two texts each by itself; attribution is for what is read as one"
+            return "reads two texts each by itself; attribution needs texts that are read as one"
         return None
 
-    def judges(self, given: Given) -> Judged:
-        (found,) = self.classify([given.text if given.second is None else (given.text, given.second)])
-        return Judged(found.labels, found.probabilities, found.number)
+    def judges(self, given: ModelInput) -> Judged:
+        (answer,) = self.classify([given.text if given.second is None else (given.text, given.second)])
+        return Judged(answer.labels, answer.probabilities, answer.number)
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """A class's logit; the number itself where that is what is told."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain the logit of a class, or the predicted number."""
         check_no_place(place)
         for text in (given.text, *([] if given.second is None else [given.second])):
             check_not_empty(text)
@@ -261,11 +264,13 @@ class Classifier(ReadsText, PooledClassifier):
     def programs(self) -> list[ReadingProgram]:
         texts = 2 if self.config.pair == "apart" else 1
         if isinstance(self.answer, Number):
-            return [ReadingProgram("classifier", ["number"], self.judged, texts=texts, usage=NUMBER_TOLD)]
-        return [ReadingProgram("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_TOLD)]
+            return [ReadingProgram("classifier", ["number"], self.judged, texts=texts, usage=NUMBER_USAGE)]
+        return [
+            ReadingProgram("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_USAGE)
+        ]
 
     def judged(self, given: Traced) -> tuple[Tensor, ...]:
-        """Logits and probabilities of the labels, or the number."""
+        """Return the logits and probabilities of the labels, or the number."""
         answer, logits = self.answer, self.logits(ClassBatch(given.texts, given.words))
         if isinstance(answer, Number):
             return (answer.mean + answer.scale * logits[:, 0],)
@@ -273,14 +278,14 @@ class Classifier(ReadsText, PooledClassifier):
 
 
 def cut(text: str, config: ClassificationConfig) -> list[str]:
-    """A text's words; one that stands for nothing where there are none."""
+    """Return a text's words; a placeholder if it has none."""
     return (words_of(text) if config.split else text.split()) or ["_"]
 
 
 def train_class_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Labelled], config: ClassificationConfig
 ) -> dict[str, Any]:
-    """A tokenizer of all texts, and a table of labels."""
+    """Train a tokenizer on all texts, and build the table of labels."""
     texts = Texts(lambda: (text for example in examples for text in (example.text, example.second) if text is not None))
     return {
         "tokenizer": train(
@@ -291,7 +296,7 @@ def train_class_vocabularies(
 
 
 def class_baselines(train: Train, config: ClassificationConfig) -> Iterator[Baseline]:
-    """Those of one label, of several, or of a number."""
+    """Fit the baselines for one label, several labels, or a number."""
     fit = {"one": label_baselines, "several": several_label_baselines, "number": number_baselines}
     return fit[config.labels](train)
 
@@ -310,12 +315,12 @@ def classify_rows(
 
 
 def texts_of(row: Section) -> tuple[str, ...]:
-    """One text of a row, or two."""
+    """Return the one or two texts of a row."""
     return tuple(text for _, text in row if text is not None)
 
 
 def row_for(data: Any, options: Options) -> type[Any]:
-    """Two texts together where the run was trained so, and else one."""
+    """Return the row type: two texts if the run was trained on two together, else one."""
     content = CORPORA[data.corpus].content if data.corpus in CORPORA else None
     is_pair = data.second is not None or (isinstance(content, LabelTable) and content.second is not None)
     return TwoTexts if is_pair else TextRow
@@ -355,7 +360,7 @@ def confidence_of(answer: Classified) -> float | None:
 
 
 CLASSIFY: Use[PairRow, Classified] = Use(
-    about="give texts their labels, or numbers",
+    about="classify texts, or score them with numbers",
     row=PairRow,
     options=Options,
     answer=classify_rows,
@@ -370,10 +375,10 @@ CLASSIFY: Use[PairRow, Classified] = Use(
         own_labels=lambda task, example: [label for label in example.labels if label in task.labels.names],
         is_quick=True,
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, has a line of standard output, in the same
-order and as soon as it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an
-empty one. Where a run was trained on two texts together, --second is the other one of TEXT, and a line has both, with
-a tab between; where it was trained on trees, a line has a bracketed tree, or FILE is CoNLL-U.
+    help="""Each TEXT, or else each line of standard input or of --file, gives one line of standard output, in the same
+order and as soon as it is ready: `label<TAB>probability<TAB>text`. An empty line, or an empty cell of a table, gives
+an empty line. If the run was trained on two texts together, pass the second with --second, or separate the two on a
+line with a tab. If it was trained on trees, a line is a bracketed tree, or FILE is CoNLL-U.
 
   clew classify runs/sentiment-lstm 'A film that never finds its feet.'
   echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
@@ -384,14 +389,13 @@ a tab between; where it was trained on trees, a line has a bracketed tree, or FI
   clew classify runs/sentiment-lstm --file reviews.txt --json
   echo '(SQ (VBZ Is) (NP (PRP it)) (ADJP (JJ big)) (. ?))' | clew classify runs/gum-tree-lstm
 
-With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends
-in .csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several
-labels, and their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one
-object a text, with the probability of every label.
+With --text the file is a table (CSV, TSV or JSON lines) and --text is the name or number of the text's column. A file
+that ends in .csv, .tsv or .jsonl is always a table; its columns are by default those that the run was trained with.
+Several labels, and their probabilities, are separated by `|`. A run that predicts numbers prints `number<TAB>text`.
+--json prints one object per text, with the probability of every label.
 
-A language model that was never trained to classify takes the likeliest of --choices, where --template has room for
-one. A choice may stand for a label: 1=good,0=bad. With {second} in the template a line has two texts, with a tab
-between.
+A language model that was not trained to classify picks the most probable of --choices, filled into --template. A
+choice may stand for a label: 1=good,0=bad. If the template has {second}, a line has two texts, separated by a tab.
 
   clew classify runs/gpt2 --choices good,bad --template 'Review: {text} It was {choice}.' --file reviews.txt
   clew classify runs/text-gpt --choices 1=good,0=bad --calibrate --normalise tokens --file reviews.csv --text review""",

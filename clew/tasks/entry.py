@@ -1,7 +1,8 @@
-"""What a task is to the rest of the house: one entry in TASKS. Knows no task, no run, no command line and no server.
+"""An entry in TASKS: all that the rest of the library knows of a task. Knows no task, no run, no command line and no
+server.
 
-An entry says how a task is built, what it learns from, and what may be asked of a trained run: its uses. Command line,
-server, JSON, model cards and evaluation are generic over entries, so that a task is one file.
+An entry says how a task is built, how it learns, and what a trained run can do: its uses. The command line, the server,
+JSON output, model cards and evaluation are generic over entries, so a task is one file.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,42 +21,41 @@ from clew.tasks.use import Use
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A task in TASKS. `build(body, vocabularies, config)` makes the module; `needs` is what it asks of a body;
-    `vocabularies` has the type of each by role. The first of `uses` is what a run of it is for; where there are none,
-    other runs read its vectors."""
+    """A task in TASKS. `build(body, vocabularies, config)` returns the module. `needs` names what the body must offer.
+    `vocabularies` maps each role to the vocabulary's type. The first of `uses` is the main purpose of a run; a task
+    without uses is trained for its vectors, which other runs read."""
 
     config: type[TaskSection]
     build: Callable[..., nn.Module]
     needs: tuple[str, ...] = ()
     vocabularies: Mapping[str, Any] = field(default_factory=dict)
     takes_encoder: bool = False
-    """Whether a task with a source may read it by another run's body."""
+    """Whether the body of another run may encode the source."""
     learning: Learning[Any, Any] | None = None
-    """How it learns; None where there is nothing to learn."""
+    """How the task learns; None if there is nothing to learn."""
     baselines: Fit = no_baselines
     uses: Mapping[str, Use[Any, Any]] = field(default_factory=dict)
     pipeline: str | None = None
-    """What other libraries call such a model, for model cards."""
+    """The pipeline tag in other libraries, for model cards."""
     gives: tuple[str, ...] = ()
-    """What its batches have besides a sequence, for bodies that read it; one that reads the sequence alone will do
-    too."""
+    """What batches hold besides a sequence, for bodies that read it. Bodies that read only the sequence work too."""
 
     @property
     def section(self) -> type[DataSection]:
-        """The section `data` of its configs."""
+        """The type of the config's section `data`."""
         return DataSection if self.learning is None else self.learning.section
 
     @property
     def learns(self) -> Learning[Any, Any]:
-        """How it learns; refused where there is nothing to learn."""
+        """How the task learns. Raises UserError if there is nothing to learn."""
         if self.learning is None:
             raise UserError(
-                f"the task {self.config().name} has nothing to learn, and so nothing to be scored by; train another"
-                " task on its run, e.g. `clew train finetune-classify transfer.from=RUN data.train=FILE`"
+                f"the task {self.config().name} has nothing to learn, so it has no score; fine-tune its run for another"
+                " task, e.g. `clew train finetune-classify transfer.from=RUN data.train=FILE`"
             )
         return self.learning
 
     @property
     def is_running(self) -> bool:
-        """Whether its bodies learn from running text."""
+        """Whether the task learns from running text."""
         return self.learning is not None and self.learning.is_running

@@ -1,5 +1,5 @@
-"""What a whole graph is: a label, several, or a number. A body that reads graphs is given what stands at the nodes and
-the edges between them, one that reads sequences the nodes alone, in their order."""
+"""Graph classification: a label for a whole graph, several labels, or a number. A body that reads graphs gets the node
+words and the edges; a body that reads sequences gets only the node words, in order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,16 +25,16 @@ from clew.sources.words import EncodedWords, WordReader, check_words, one_word_e
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.node_labelling import check_orders
-from clew.tasks.shared.labelled_inputs import LINES, JudgedInput, input_baselines, judged, judged_objects
+from clew.tasks.shared.labelled_inputs import LINES, JudgedInput, input_baselines, judged_input, judged_objects
 from clew.tasks.shared.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.use import Options, Use
-from clew.tasks.uses.answers import Found
+from clew.tasks.uses.answers import Prediction
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import Texts
 
 BATCH = 128
-"""Graphs that are judged at a time."""
+"""Graphs classified at a time."""
 
 
 class GraphClassificationConfig(PooledConfig):
@@ -45,7 +45,7 @@ class GraphClassificationConfig(PooledConfig):
 
 
 class EncodedLabelledGraph(NamedTuple):
-    """A graph as ids: what stands at its nodes, its edges, and its target."""
+    """A graph as ids: the words at its nodes, its edges, and its target."""
 
     words: EncodedWords
     graph: Graph
@@ -61,24 +61,24 @@ class LabelledGraphBatch(NamedTuple):
 
 
 class GraphClassifier(PooledClassifier):
-    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of the nodes."""
+    """logits = W g(.. g(pool(h_1 .. h_n))), with the body's vectors h of the nodes."""
 
     def __init__(self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: GraphClassificationConfig):
         super().__init__(body, labels, config)
         if not reader.is_whole:
             raise UserError(
-                "a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+                "each node of a graph is a whole word, and this tokenizer splits words; set text.tokenizer=word"
             )
         self.reader = reader
         self.types = types
         self.reads_graphs = bool(getattr(body, "graph", False))
 
     def features(self, batch: LabelledGraphBatch) -> Tensor:
-        given = (
+        inputs = (
             (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
         )
-        found: Tensor = self.pooling(self.body(*given)[0], batch.graphs.mask)
-        return found
+        pooled: Tensor = self.pooling(self.body(*inputs)[0], batch.graphs.mask)
+        return pooled
 
     def encode(self, examples: Sequence[LabelledGraph]) -> list[EncodedLabelledGraph]:
         encoded = self.encode_graphs([example.graph for example in examples])
@@ -87,7 +87,7 @@ class GraphClassifier(PooledClassifier):
         ]
 
     def encode_graphs(self, graphs: Sequence[Sentence]) -> list[EncodedLabelledGraph]:
-        """Graphs to judge."""
+        """Encode graphs, without targets."""
         words = self.reader.encode([graph.words for graph in graphs])
         typed = [
             typed_graph(len(graph.words), graph.edges or () if self.reads_graphs else (), self.types)
@@ -118,31 +118,31 @@ class GraphClassifier(PooledClassifier):
         )
 
     def judge_graphs(self, graphs: Sequence[Sentence]) -> list[JudgedInput]:
-        """What each graph is, in the order given."""
+        """Classify each graph, in the order given."""
         encoded = self.encode_graphs(graphs)
         for graph, each in zip(graphs, encoded, strict=True):
             self.check_length(each, graph.id)
-        found = self.predict_each(encoded, shortest_first([len(graph.words) for graph in graphs], BATCH))
-        return [judged(graph.key, each, self.labels) for graph, each in zip(graphs, found, strict=True)]
+        predictions = self.predict_each(encoded, shortest_first([len(graph.words) for graph in graphs], BATCH))
+        return [judged_input(graph.key, each, self.labels) for graph, each in zip(graphs, predictions, strict=True)]
 
-    def described(self, example: Any, prediction: Found) -> dict[str, Any]:
+    def described(self, example: Any, prediction: Prediction) -> dict[str, Any]:
         return {"source": example.graph.key, **self.answer.described(example, prediction)}
 
     def without(self, capability: str) -> str | None:
-        """Why it cannot be asked for what models of texts offer."""
-        return "reads graphs, and no text by itself" if capability in ("reads", "vectors", "judges") else None
+        """Return why it lacks a capability of models that read texts."""
+        return "reads graphs, not texts" if capability in ("reads", "vectors", "judges") else None
 
     def programs(self) -> NoReturn:
         raise UserError(
-            "a classifier of graphs reads them, and each has a shape of its own, which no program has; "
-            "judge graphs with `clew predict`, or `clew serve` the run"
+            "a graph classifier cannot be exported, because every graph has a different structure; classify with `clew"
+            " predict`, or serve the run with `clew serve`"
         )
 
 
 def train_graph_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[LabelledGraph], config: GraphClassificationConfig
 ) -> dict[str, Any]:
-    """A tokenizer of what stands at nodes, the graphs' labels, and the types of edges."""
+    """Build a tokenizer of the node words, the label table, and the table of edge types."""
     types = edge_types(example.graph.edges or () for example in examples)
     tokenizer = train(Texts(lambda: (one_word_each(example.graph.words) for example in examples)), [])
     return {"tokenizer": tokenizer, "labels": label_table_of(examples, config.labels), EDGE_TYPES: types}
@@ -157,15 +157,15 @@ def build_graph_classifier(
 
 
 class WholeGraphRow(Section):
-    text: str | list[str] = Field(description="what stands at the nodes of a graph, in a list or with spaces between")
+    text: str | list[str] = Field(description="the words at a graph's nodes, as a list or separated by spaces")
     edges: list[list[int | str]] = Field(
         [],
-        description='its edges: [[source, target, "type"], ...], nodes counted from 0',
+        description='the edges [[source, target, "type"], ...], with nodes counted from 0',
         json_schema_extra={"column": False},
     )
 
     def graph(self, place: str) -> Sentence:
-        """As a task reads it; of edges that name no nodes it is refused."""
+        """Return the graph as the task reads it. Raises UserError for edges between nodes that do not exist."""
         nodes = tuple(self.text.split() if isinstance(self.text, str) else self.text)
         try:
             return Sentence(nodes, id=place, edges=as_edges(self.edges, len(nodes)))
@@ -184,7 +184,7 @@ def judge_rows(
 
 
 def rows_in(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[WholeGraphRow] | None:
-    """The graphs of JSON lines; their labels are not looked at."""
+    """Read the graphs of JSON lines; labels are ignored."""
     if columns:
         return None
     return (
@@ -200,7 +200,7 @@ GRAPH_CLASSIFICATION = TaskEntry(
     baselines=input_baselines,
     uses={
         "predict": Use(
-            about="tell what graphs are",
+            about="classify graphs",
             row=WholeGraphRow,
             options=Options,
             answer=judge_rows,

@@ -22,7 +22,7 @@ from clew.layers.losses import CrossEntropy, num_changes, squared_activations, s
 from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.streams import Streams
-from clew.tasks.offers import Begun, Expected, Given, Predicted, Reading, Streamed, TextBody, TokenScores
+from clew.tasks.offers import Begun, Expected, ModelInput, Predicted, Reading, Streamed, TextBody, TokenScores
 from clew.tasks.shared.reading import ReadsText
 from clew.tasks.uses.explaining import Explained, check_no_place, chosen_token
 from clew.tasks.uses.generate import GENERATE
@@ -39,16 +39,16 @@ class LanguageModelConfig(TaskSection):
     tied: bool = Field(False, description="the output layer's weight is the embedding's")
     bias: bool = Field(True, description="the output layer has a bias")
     init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the output layer's input, besides the body's own dropout")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask per sequence")
     label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training"
+        0.0, ge=0, lt=1, description="the share of a target that training spreads over the vocabulary"
     )
     activation_penalty: float = Field(
-        0.0, ge=0, description="times the mean square of what the output layer reads, in training"
+        0.0, ge=0, description="the weight of the mean square of the output layer's input, in training"
     )
     temporal_penalty: float = Field(
-        0.0, ge=0, description="times the mean square change from step to step, in training"
+        0.0, ge=0, description="the weight of the mean square change from step to step, in training"
     )
 
 
@@ -57,9 +57,9 @@ class LanguageModel(ReadsText, nn.Module):
 
         loss = mean(-log p) + activation_penalty * mean(d_t^2) + temporal_penalty * mean((h_t - h_{t-1})^2)
 
-    The penalties (AR and TAR, Merity et al. 2018) and label smoothing are for training: evaluation has the first term
-    alone. The body's output is h, so a body whose last layer drops nothing leaves dropout to the task, as these authors
-    have it.
+    The penalties (AR and TAR, Merity et al. 2018) and label smoothing apply in training only; evaluation has only the
+    first term. h is the body's output: a body without dropout in its last layer leaves dropout to the task, as in that
+    paper.
     """
 
     needs = ("causal",)
@@ -90,7 +90,7 @@ class LanguageModel(ReadsText, nn.Module):
         costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, batch.counted)
         counts = self.counts(batch)
         terms = {"loss": Term(costs.loss, counts["loss"])}
-        if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
+        if "smoothing" in counts:  # two terms, so that the plain loss is reported; the gradient is that of both
             terms = {
                 "loss": Term(costs.plain, counts["loss"]),
                 "smoothing": Term(costs.loss - costs.plain, counts["smoothing"]),
@@ -104,7 +104,7 @@ class LanguageModel(ReadsText, nn.Module):
         return terms, state
 
     def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
-        """How many targets, positions, or changes from one to the next, each term adds over, from the batch alone."""
+        """Count the targets, positions, or changes from step to step that each term sums over, from the batch alone."""
         real, tokens = real_positions(batch.mask), batch.tokens
         positions = torch.full((), tokens.numel(), device=tokens.device) if real is None else real.sum()
         targets = positions if batch.within is None else batch.within.sum()
@@ -122,11 +122,11 @@ class LanguageModel(ReadsText, nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """V (vocabulary, dim): the output layer's own, or the embedding's."""
+        """V (vocabulary, dim): the output layer's own, or the embedding's if tied."""
         return self.body.embedding.weight if self.output_weight is None else self.output_weight
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        """Return the tables that are only indexed, never multiplied: they cost no FLOPs."""
         return [] if self.output_weight is None else self.body.embedding.looked_up()
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class LanguageModel(ReadsText, nn.Module):
         return collate_texts(examples, self.body.embedding.like.device)
 
     def predict(self, batch: TokenBatch, state: State = None) -> tuple[Tensor, State]:
-        """log p of every target (batch, length), given the state of the text before; 0 where none counts."""
+        """Return log p of every target (batch, length), given the state of the text before; 0 where none counts."""
         hidden, state = self.body(batch.tokens, batch.mask, state)
         log_probs = self.log_probs(hidden).gather(-1, batch.targets[..., None])[..., 0]
         counted = batch.counted
@@ -159,7 +159,7 @@ class LanguageModel(ReadsText, nn.Module):
         ids = torch.tensor(reading.ids[1:], dtype=torch.long)
         return [Predicted(reading.pieces, later, ids, reading.forward()[0, :-1], self.logits, self.tokenizer)]
 
-    def expects(self, given: Given) -> list[Expected]:
+    def expects(self, given: ModelInput) -> list[Expected]:
         tokens, mask = prompt_batch(self, [given.text])
         return [Expected(self.log_probs(self.body(tokens, mask)[0][0, -1]), self.tokenizer)]
 
@@ -175,7 +175,7 @@ class LanguageModel(ReadsText, nn.Module):
             comes_after=True,
         )
 
-    def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
+    def steps(self, given: ModelInput, config: DecodingConfig | None = None) -> Begun:
         start, _ = prompt_batch(self, [given.text])
         end = self.tokenizer.end
         ends = tuple(ends_of(self.tokenizer, config)) if config is not None else () if end is None else (end,)
@@ -196,13 +196,12 @@ class LanguageModel(ReadsText, nn.Module):
         before = [] if self.tokenizer.frame is None else list(self.tokenizer.frame.before)
         return Streamed([*before, *tokens], len(before), offsets)
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """log p of the token that comes after the text."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain log p of the token after the text."""
         check_no_place(place)
         reading = self.reads(given)
-        length = len(reading.ids) - int(
-            self.tokenizer.unit == "word" and reading.spans[-1] is None
-        )  # what ends a line is not read yet
+        # The model has not read the end of the line yet.
+        length = len(reading.ids) - int(self.tokenizer.unit == "word" and reading.spans[-1] is None)
         inputs = map_batch(lambda part: part[:, :length], reading.batch.inputs)
 
         def log_probs(inputs: Any) -> Tensor:
@@ -221,7 +220,7 @@ class LanguageModel(ReadsText, nn.Module):
 
 
 class LanguageStepper:
-    """What decoding sees of a language model."""
+    """A language model as a stepper, for decoding."""
 
     def __init__(self, task: LanguageModel):
         self.task = task
@@ -246,7 +245,7 @@ class LanguageStepper:
 
 
 def collate_texts(examples: Sequence[Sequence[int]], device: torch.device) -> TokenBatch:
-    """Texts as rows, each token but a row's last with the one after it as its target."""
+    """Collate texts as rows, in which the target of each token is the next one."""
     longest = max((len(tokens) for tokens in examples), default=0)
     if longest < 2:
         raise UserError("a text needs at least two tokens: one to read and one to predict")

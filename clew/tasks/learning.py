@@ -1,8 +1,8 @@
-"""How a task learns: what it reads, how that becomes vocabularies and batches, and how it is judged. Knows no task, no
-run and no loop.
+"""How a task learns: how it reads data, makes vocabularies and batches of it, and is evaluated. Knows no task, no run
+and no training loop.
 
-`tasks.learnings` has three: examples, streams and documents. A task's entry names one of them. Everything from higher
-packages is passed in: tokenizers, batch sizes, progress, autocast, how processes share a model.
+`tasks.learnings` has three ways: examples, streams and documents. A task's entry names one of them. Everything from
+higher packages is passed in: tokenizers, batch sizes, progress, autocast, how processes share a model.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,17 +26,17 @@ from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 P = TypeVar("P")
-"""A part of the data as it is read: a list of examples, a text, documents."""
+"""A part of the data as read: a list of examples, a text, or documents."""
 E = TypeVar("E")
-"""The same as ids."""
+"""A part of the data as token ids."""
 
 Autocast = Callable[[], AbstractContextManager[Any]]
-Given = Sequence[Path | str] | Sequence[Path | str | TextString]
-"""Files; of text and documents also what was read from standard input."""
+PartFiles = Sequence[Path | str] | Sequence[Path | str | TextString]
+"""The files of a part; for text and documents also what was read from standard input."""
 
 
 class Batching(Protocol):
-    """What the section `training` says of batches."""
+    """The fields of the section `training` that describe batches."""
 
     @property
     def batch_size(self) -> int: ...
@@ -57,27 +57,28 @@ class Batching(Protocol):
 
 
 class Tokenizers(Protocol):
-    """Tokenizers as the section `text` asks for them, trained on the training part; or that of the run whose body this
-    one has."""
+    """Tokenizers as the section `text` configures them, trained on the training part; or, for a fine-tuned run, the
+    tokenizer of its base run."""
 
     @property
     def joint(self) -> bool:
-        """Whether source and target share one."""
+        """Whether source and target share a tokenizer."""
 
     def of_text(self, texts: Iterable[str], *, framed: bool = False) -> Tokenizer:
-        """For running text; `framed` puts what it reads between [CLS] and [SEP], where it has these tokens."""
+        """Return a tokenizer for running text. `framed` puts texts between [CLS] and [SEP], if it has these tokens."""
 
     def of_stream(self, stream: TextStream) -> Tokenizer:
-        """For running text that is a stream, from its beginning; what that is, is noted with the stream."""
+        """Return a tokenizer for a stream of running text, trained on its beginning, which is recorded with the
+        stream."""
 
     def of_sequences(self, texts: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
-        """For sequences that end, with tokens of its own for `specials`."""
+        """Return a tokenizer for sequences that end, in which each of `specials` is a token."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a part is encoded: its name, whether it is trained on, by how many processes, and where ids are kept to be
-    found again."""
+    """How a part is encoded: its name, whether the run trains on it, by how many processes, and where token ids are
+    cached."""
 
     name: str
     training: Batching
@@ -86,100 +87,100 @@ class Encoding:
     progress: Callable[[int, int], None] | None = None
     cache: Path = field(default_factory=cache_folder)
     vocabularies: Mapping[str, Any] = field(default_factory=dict)
-    """The task's tokenizers and label tables by role, by which ids of examples are found again."""
+    """The task's tokenizers and label tables by role: part of the key under which ids are cached."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a part is judged. A final evaluation decodes as `decoding` says, those on the way greedily. `interrupted`
-    says to stop, which a process alone may do; within `whole(task)` each process may run the task as often as it
-    likes."""
+    """How a part is evaluated. A final evaluation decodes as `decoding` says, one during training greedily.
+    `interrupted` says when to stop; only a process that runs alone may. Within `whole(task)` each process may call the
+    task as often as it likes."""
 
     training: Batching
     decoding: DecodingConfig
     seed: int
     is_final: bool = False
     most_tokens: int | None = None
-    """How much of a part is read at most, about: the same of it every time."""
+    """About how many tokens of a part to read at most: the same ones every time."""
     autocast: Autocast = nullcontext
     interrupted: Callable[[], bool] = lambda: False
     progress: Callable[[int, int], None] = lambda done, total: None
-    """Called after each of this process's batches with how many are done, and how many there are."""
+    """Called after each batch of this process with the number of batches done and the total."""
     whole: Callable[[nn.Module], AbstractContextManager[Any]] = lambda task: nullcontext()
 
 
 class Learning(Protocol[P, E]):
-    """A way to learn. Those that subclass it say nothing where there is nothing to say."""
+    """A way to learn. Methods with a body are optional: the body is the default."""
 
     @property
     def section(self) -> type[DataSection]:
-        """The section `data` of a config."""
+        """The type of the config's section `data`."""
 
     @property
     def reads(self) -> str:
-        """What is learnt from, in a sentence."""
+        """A sentence that describes the training data."""
 
     is_running: ClassVar[bool] = False
-    """Whether bodies learn from running text, whose sentences stand between ends of lines."""
+    """Whether it learns from running text, where line ends separate sentences."""
     can_cap: ClassVar[bool] = False
-    """Whether an evaluation may read a part of what there is."""
+    """Whether an evaluation may read only a fraction of a part."""
     has_examples: ClassVar[bool] = False
-    """Whether what is judged are examples, each with a prediction and a score of its own."""
+    """Whether an evaluation is over examples, each with its prediction and score."""
 
     def read(self, data: Any, seed: int, notes: Notes) -> dict[str, P]:
-        """The parts of a config by name: train, valid, and test where there is one. What is passed over is noted."""
+        """Return the parts of a config by name: train, valid, and test if there is one. Skipped data are noted."""
 
-    def read_files(self, files: Given, data: Any, notes: Notes) -> P:
-        """What files of one part hold, read as a config says."""
+    def read_files(self, files: PartFiles, data: Any, notes: Notes) -> P:
+        """Read one part from files, as the config says."""
 
     def check(self, task: Any, training: Batching) -> None:
-        """Refuses settings of training that the task's body cannot follow, before anything is encoded."""
+        """Raise UserError for training settings that the task's body does not support, before anything is encoded."""
 
     def content(self, part: P) -> str | None:
-        """What tells a large part's content from any other; None for a small one, which is quickly read again."""
+        """Return a string that identifies the content of a large part; None for a small one, which is quick to read
+        again."""
         return None
 
     def vocabularies(self, train: P, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
-        """Every tokenizer and label table by role, made of the training part."""
+        """Build every tokenizer and label table from the training part, by role."""
 
     def encode(self, task: Any, part: P, encoding: Encoding) -> E:
-        """A part as ids, once; one that the task cannot read is refused. Every process has to ask."""
+        """Encode a part as ids, once. Raises UserError for data the task cannot read. Every process must call it."""
 
     def prepare(self, task: Any, encoded: E) -> None:
-        """Gives a new task what it takes from the encoded training part and does not train."""
+        """Set what a new task computes from the encoded training part and does not train."""
         return None
 
     def batches(self, task: Any, encoded: E, training: Batching, seed: int) -> Batches:
-        """Batch b of epoch e, for all processes together."""
+        """Return the batches of all processes together, by epoch and number."""
 
     def judge(self, task: Any, forward: Any, part: P, encoded: E, evaluation: Evaluation) -> Score | None:
-        """The score of a part, each process its share; None where it was interrupted. `forward` is the task or its
-        compiled form."""
+        """Score a part, each process its share; None if interrupted. `forward` is the task or its compiled form."""
 
     def settle(self, task: Any, part: P, encoded: E, evaluation: Evaluation) -> bool:
-        """Gives a trained task what is taken from the validation part alone; whether that has changed it."""
+        """Fit to the validation part what a trained task takes from it alone. Return whether the task changed."""
         return False
 
     def known(self, task: Any, part: P, encoded: Callable[[], E]) -> Any:
-        """A part as the task's baselines read it; what they ask for is then encoded."""
+        """Return a part as the task's baselines read it. It is encoded only when they ask for it."""
 
     def identity(self, part: P, encoded: E, training: Batching, seed: int) -> dict[str, Known]:
-        """What a resumed run must find again: the training part, and the order of its batches."""
+        """Return what must be the same when a run is resumed: the training part and the order of its batches."""
 
     def describe(self, vocabularies: Mapping[str, Any], parts: Mapping[str, P], encoded: Mapping[str, E]) -> str:
-        """The data, in a sentence."""
+        """Describe the data in a sentence."""
 
     def remarks(self, task: Any, parts: Mapping[str, P], encoded: Mapping[str, E]) -> list[str]:
-        """What a person should know of the data, a line each."""
+        """Return what a person should know about the data, one line each."""
         return []
 
     def judged_remarks(self, task: Any, name: str, part: P) -> list[str]:
-        """What a person should know of a part that is judged, a line each."""
+        """Return what a person should know about an evaluated part, one line each."""
         return []
 
     def apart(self, parts: Mapping[str, P], data: Any) -> dict[str, P]:
-        """Parts by name, cut where a score over all of one would say little."""
+        """Return the parts by name, divided where one score over a whole part would say little."""
         return dict(parts)
 
     def lines(self, part: P) -> Iterator[str]:
-        """What is read of a part, a sentence or a line of text at a time."""
+        """Iterate over a part, one sentence or line of text at a time."""

@@ -1,6 +1,6 @@
-"""Transcription by attention: a sound in, what is said out, letter by letter (Chan et al. 2016, Listen, attend and
-spell). Any body that encodes; the paper's has a pyramid of BiLSTMs (`model.pyramid`), which makes a long sound a short
-memory."""
+"""Speech recognition by attention: a sound in, its transcript out, letter by letter (Chan et al. 2016, Listen, attend
+and spell). Any body that encodes; the paper's is a pyramid of BiLSTMs (`model.pyramid`), which encodes a long sound as
+a short memory."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.shared.from_inputs import WritesFromInput
 from clew.tasks.shared.input_lengths import file_in, places_read
 from clew.tasks.shared.sequence import Measures, SequenceConfig
@@ -25,15 +25,15 @@ from clew.text.tokenizer import Tokenizer
 
 
 class ListeningConfig(SequenceConfig):
-    """What is said in a sound, written letter by letter."""
+    """The transcript of a sound, written letter by letter."""
 
     name: Literal["listening"] = "listening"  # type: ignore[assignment]
     input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field(
-        "log_mel", description="how a sound is read, or a line of writing: log_mel, columns"
+        "log_mel", description="the reader of sounds or lines of handwriting: log_mel, columns"
     )
-    measures: Measures = Field(["wer", "cer"], description="what is transcribed is held against its text by these")
+    measures: Measures = Field(["wer", "cer"], description="metrics that compare transcripts with the reference texts")
     longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
-    best: str = Field("wer", description="the best evaluation: the lowest wer, cer or loss")
+    best: str = Field("wer", description="what selects the best checkpoint: the lowest wer, cer or loss")
 
     @property
     def values(self) -> list[str]:
@@ -41,19 +41,19 @@ class ListeningConfig(SequenceConfig):
 
 
 class Listener(MeasuredTranscripts, WritesFromInput):
-    """Writing what is said.
+    """An encoder-decoder that transcribes sounds.
 
         P(text | x) = product over t of softmax(V d_t + b)[y_t],  d_t = decoder(y_<t, encoder(x))
 
-    x are frames of a sound.
+    x are the frames of a sound.
     """
 
     config: ListeningConfig
     text_name = "sound"
 
     def transcribe(self, sounds: Sequence[Any], options: "ListenOptions", numbers: Sequence[int]) -> list[list[Heard]]:
-        """The best texts for each sound, in the order given."""
-        found = self.write_for(sounds, options.decoding, options.seed, numbers)
+        """Return the best transcripts of each sound, in the order given."""
+        transcripts = self.write_for(sounds, options.decoding, options.seed, numbers)
         return [
             [
                 Heard(
@@ -65,19 +65,19 @@ class Listener(MeasuredTranscripts, WritesFromInput):
                 for each in written
             ]
             or [Heard(str(sound), "", 0.0)]
-            for sound, written in zip(sounds, found, strict=True)
+            for sound, written in zip(sounds, transcripts, strict=True)
         ]
 
     def looked(self, sound: Any, text: str) -> Looked:
-        """The attention of each letter, and of the end."""
-        alignment = self.aligns(Given(sound, target=text))
+        """Return the attention of each letter, and of the end token."""
+        alignment = self.aligns(ModelInput(sound, target=text))
         return Looked(tuple(alignment.target.texts), alignment.weights, self.reader.canvas(sound))
 
     def without(self, capability: str) -> str | None:
-        """Letters lie where they look, so that a decoder without attention says nothing of it."""
+        """Letters are located by attention, so a decoder without attention does not spell."""
         return super().without("aligns" if capability == "spells" else capability)
 
-    def spells(self, given: Given, config: DecodingConfig | None = None) -> Heard:
+    def spells(self, given: ModelInput, config: DecodingConfig | None = None) -> Heard:
         sound = file_in(given, self.text_name)
         (written,) = self.write_for([sound], config or GREEDY)
         text, log_prob = (written[0].text, written[0].log_prob) if written else ("", 0.0)
@@ -87,7 +87,7 @@ class Listener(MeasuredTranscripts, WritesFromInput):
 def train_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: ListeningConfig
 ) -> dict[str, Any]:
-    """How sounds are read, and a tokenizer of the texts."""
+    """Build the reader of sounds, and a tokenizer of the transcripts."""
     reader = build_part("reader of sounds or lines", config.input, SPELLED).fitted(examples[0].input)
     return {"source": reader, "target": train([example.text for example in examples], [])}
 
@@ -97,9 +97,9 @@ def build(body: Any, vocabularies: dict[str, Any], config: ListeningConfig) -> L
 
 
 class ListenOptions(WritingOptions):
-    """How texts are written."""
+    """How transcripts are generated."""
 
-    with_attention: bool = Field(False, description="with how much each letter looked at each place of its sound")
+    with_attention: bool = Field(False, description="add the attention of each letter over its sound")
 
 
 def listen_rows(
@@ -116,7 +116,7 @@ LISTENING = TaskEntry(
     learning=Examples(TRANSCRIBED, train_vocabularies),
     uses={
         "transcribe": Use(
-            about="write down what is said in sound files",
+            about="transcribe sound files",
             row=SoundRow,
             options=ListenOptions,
             answer=listen_rows,

@@ -1,5 +1,5 @@
-"""Masked language modelling: tokens that were taken out of a text, from all that is left of it, and whether two texts
-follow each other (Devlin et al. 2019). Any body that gives a vector a position."""
+"""Masked language modelling: predict tokens hidden in a text from the rest of it, and whether one text follows another
+(Devlin et al. 2019). Any body with a vector for every position."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from clew.sources.words import WordReader, is_segmented
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.documents import MaskedDocuments
 from clew.tasks.learnings.masked_examples import MaskedBatch
-from clew.tasks.offers import Expected, Given, Predicted, Reading, TextBody, TokenScores
+from clew.tasks.offers import Expected, ModelInput, Predicted, Reading, TextBody, TokenScores
 from clew.tasks.shared.reading import ReadsText
 from clew.tasks.uses.explaining import Explained, chosen_token, named_places
 from clew.tasks.uses.filling import FILL, framed_text
@@ -34,54 +34,55 @@ from clew.text.tokenizer import Tokenizer
 
 FILLED = """\
 tensors["tokens"][0, 1] = about["mask"]
-found = run("filler", tensors)
-print(tokenizer.id_to_token(int(found["log_probs"][0, 1].argmax())))
+outputs = run("filler", tensors)
+print(tokenizer.id_to_token(int(outputs["log_probs"][0, 1].argmax())))
 """
-"""How a card shows the program."""
+"""The example code of a program in its card."""
 
 
 class MaskedLanguageModelConfig(TaskSection):
-    """A softmax over the vocabulary at the places that were chosen."""
+    """A softmax over the vocabulary at the chosen positions."""
 
     name: Literal["masked_language_model"] = "masked_language_model"
     chosen: float = Field(0.15, gt=0, lt=1, description="the share of a text's tokens that are to be predicted")
-    masked: float = Field(0.8, ge=0, le=1, description="of these the share that is read as [MASK]")
+    masked: float = Field(0.8, ge=0, le=1, description="the share of these that is replaced by [MASK]")
     replaced: float = Field(
-        0.1, ge=0, le=1, description="and the share that is read as a random token; the rest is read as it is"
+        0.1, ge=0, le=1, description="the share of these that is replaced by a random token; the rest is unchanged"
     )
-    whole_words: bool = Field(False, description="all pieces of a word are chosen together")
+    whole_words: bool = Field(False, description="choose all pieces of a word together")
     next_sentence: bool = Field(
-        True, description="two texts are read, and whether the second follows the first is predicted too"
+        True, description="read two texts, and also predict whether the second follows the first"
     )
     pairing: Literal["half", "released"] = Field(
         "half",
         description=(
-            "half: a second text is a random one with probability 1/2; released: a sentence left alone has a random one"
-            " always, as in BERT's released code"
+            "half: the second text is random with probability 1/2; released: the same, but a single sentence always"
+            " gets a random second text, as in BERT's released code"
         ),
     )
     tied: bool = Field(True, description="the output layer's weight is the embedding's")
-    activation: str = Field("gelu", description="between body and output layer")
+    activation: str = Field("gelu", description="the activation between the body and the output layer")
     norm_eps: float = Field(1e-12, gt=0)
 
     @model_validator(mode="after")
     def check_shares(self) -> "MaskedLanguageModelConfig":
         if self.masked + self.replaced > 1 + 1e-9:
             raise UserError(
-                f"masked ({self.masked}) and replaced ({self.replaced}) are shares of one whole; lower one of them"
+                f"masked ({self.masked}) and replaced ({self.replaced}) must not add up to more than 1; lower one of"
+                " them"
             )
         return self
 
 
 BATCH_TOKENS = 2**13
-"""Places that are read at a time where each token is masked in its turn."""
+"""Positions per batch when each token is masked in turn."""
 
 
 class MaskedLanguageModel(ReadsText, nn.Module):
-    """p(w_i | the rest) = softmax(E norm(g(W h_i + b)) + c)    at the places i that were chosen
+    """p(w_i | the rest) = softmax(E norm(g(W h_i + b)) + c)    at the chosen positions i
     p(follows) = softmax(V tanh(U h_1 + d))
 
-    E is the embedding's table where it is tied. The loss is the sum of both means, each over its own count.
+    E is the embedding's table if tied. The loss is the sum of both means, each over its own count.
     """
 
     needs = ("whole",)
@@ -99,7 +100,7 @@ class MaskedLanguageModel(ReadsText, nn.Module):
             )
         if tokenizer.mask is None:
             raise UserError(
-                f"{tokenizer!r} has no token to put in the place of those that are to be guessed; set"
+                f"{tokenizer!r} has no [MASK] token, which masked language modelling needs; set"
                 " text.tokenizer=wordpiece"
             )
         self.body = body
@@ -135,94 +136,93 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         return terms, None
 
     def counts(self, batch: MaskedBatch) -> dict[str, Tensor]:
-        """How many tokens, and how many pairs of texts, are predicted, from the batch alone."""
+        """Count the predicted tokens and the pairs of texts, from the batch alone."""
         counts = {"loss": (batch.targets != IGNORED).sum()}
         if self.next_sentence is not None and batch.follows is not None:
             counts["next_sentence"] = torch.full((), len(batch.follows), device=batch.follows.device)
         return counts
 
     def read(self, hidden: Tensor) -> Tensor:
-        """What the output layer reads of the body's vectors."""
-        found: Tensor = self.norm(self.activation(self.transform(hidden)))
-        return found
+        """Return the input of the output layer for the body's vectors."""
+        transformed: Tensor = self.norm(self.activation(self.transform(hidden)))
+        return transformed
 
     @property
     def weight(self) -> Tensor:
-        """E (vocabulary, dim): the output layer's own, or the embedding's."""
+        """E (vocabulary, dim): the output layer's own, or the embedding's if tied."""
         return self.body.embedding.weight if self.output_weight is None else self.output_weight
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(..., vocabulary) of the body's vectors."""
+        """Return scores (..., vocabulary) for the body's vectors."""
         return F.linear(self.read(hidden), self.weight, self.output_bias)
 
     def followed(self, hidden: Tensor) -> Tensor:
-        """(batch, 2): the second text follows the first; it does not."""
+        """Return logits (batch, 2): the second text follows the first, or it does not."""
         assert self.pooling is not None and self.next_sentence is not None
-        found: Tensor = self.next_sentence(self.pooling(hidden))
-        return found
+        logits: Tensor = self.next_sentence(self.pooling(hidden))
+        return logits
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with, or those of few places: they cost next to no FLOPs."""
+        """Return the tables that are only indexed, or multiplied at few positions: they cost next to no FLOPs."""
         return [*self.body.embedding.looked_up(), *([] if self.output_weight is None else [self.output_weight])]
 
     def guess(self, batch: MaskedBatch) -> Guessed:
-        """How well a batch is guessed: sums over its chosen tokens and its pairs."""
+        """Score a batch: sums over its chosen tokens and its pairs."""
         hidden, _ = self.body(batch.inputs, batch.mask)
         real = batch.targets != IGNORED
         rows, columns = real.nonzero(as_tuple=True)
         targets = batch.targets[rows, columns]
         log_probs = log_softmax(self.logits(hidden[rows, batch.places[rows, columns]]))
-        found = Guessed(
+        guessed = Guessed(
             -float(log_probs.gather(1, targets[:, None]).sum()),
             len(targets),
             int((log_probs.argmax(-1) == targets).sum()),
         )
         if batch.follows is None or self.next_sentence is None:
-            return found
+            return guessed
         follows = log_softmax(self.followed(hidden))
         nats = -float(follows.gather(1, batch.follows[:, None]).sum())
-        return found + Guessed(
+        return guessed + Guessed(
             pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum())
         )
 
     @property
     def sample(self) -> str:
-        """A text to begin with."""
+        """An example text."""
         return f"The {self.tokenizer.token(self.tokenizer.mask or 0)} sat on the mat."
 
     def vectors(self) -> TextBody:
         return TextBody(self.body, WordReader.of(self.body, {"tokenizer": self.tokenizer}))
 
     def predicts(self, reading: Reading) -> list[Predicted]:
-        """Each token of the text with that one masked; what is masked already has none (Salazar et al. 2020)."""
+        """Predict each token of the text with only that token masked (Salazar et al. 2020). Tokens that the text masks
+        already are left out."""
         places = [
             place
             for place, span in enumerate(reading.spans)
             if span is not None and reading.ids[place] != self.tokenizer.mask
         ]
         if not places:
-            raise UserError(
-                "every token of this text is to be guessed, and none is given that could surprise; write a word"
-            )
+            raise UserError("every token of this text is a mask, so there is none to score; write at least one word")
         ids = torch.tensor(reading.ids)[places]
         vectors = self.masked_vectors(reading, places)
         return [Predicted(reading.pieces, places, ids, vectors, self.logits, self.tokenizer, pseudo=True)]
 
     def masked_vectors(self, reading: Reading, places: Sequence[int]) -> Tensor:
-        """The body's vector (places, dim) at every place, with nothing masked but that place."""
-        found = []
+        """Return the body's vector (positions, dim) at each of the positions, with only that position masked."""
+        vectors = []
         tokens = torch.tensor(reading.ids, device=self.body.embedding.like.device)
         rows = max(BATCH_TOKENS // len(tokens), 1)
         for start in range(0, len(places), rows):
-            some = torch.tensor(places[start : start + rows], device=tokens.device)
-            inputs: Any = tokens.repeat(len(some), 1).scatter(1, some[:, None], self.tokenizer.mask or 0)
+            masked = torch.tensor(places[start : start + rows], device=tokens.device)
+            inputs: Any = tokens.repeat(len(masked), 1).scatter(1, masked[:, None], self.tokenizer.mask or 0)
             if is_segmented(self.body):
-                inputs = Segmented(inputs, reading.batch.inputs.segments.expand(len(some), -1))
+                inputs = Segmented(inputs, reading.batch.inputs.segments.expand(len(masked), -1))
             hidden, _ = self.body(inputs, None)
-            found.append(hidden[torch.arange(len(some), device=some.device), some])
-        return torch.cat(found)
+            vectors.append(hidden[torch.arange(len(masked), device=masked.device), masked])
+        return torch.cat(vectors)
 
-    def expects(self, given: Given) -> list[Expected]:
+    def expects(self, given: ModelInput) -> list[Expected]:
         framed = framed_text(self, given.text, None, "the text")
         inputs = self.one_row(framed)
         hidden, _ = self.body(inputs, None)
@@ -231,7 +231,7 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         return [Expected(row, self.tokenizer, f"mask {number}") for number, row in enumerate(log_probs, start=1)]
 
     def one_row(self, framed: Framed) -> Any:
-        """A framed text as the body takes it."""
+        """Return a framed text as the body's input."""
         tokens = torch.tensor([framed.tokens])
         inputs: Any = Segmented(tokens, torch.tensor([framed.segments])) if is_segmented(self.body) else tokens
         return to_device(inputs, self.output_bias.device)
@@ -247,8 +247,8 @@ class MaskedLanguageModel(ReadsText, nn.Module):
             levels=lambda: self.body.levels(batch.inputs, batch.mask),
         )
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """log p of a token in the place of a mask."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain log p of a token at a mask."""
         place = place or 1
         framed = framed_text(self, given.text, None, "the text")
         if place > framed.tokens.count(self.tokenizer.mask or 0):
@@ -275,7 +275,7 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         ]
 
     def filled(self, given: Traced) -> tuple[Tensor, ...]:
-        """log p of every token at every place, and the probability that the second text follows the first."""
+        """Return log p of every token at every position, and the probability that the second text follows the first."""
         hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
         log_probs = self.logits(hidden).float().log_softmax(-1)
         return (
@@ -284,7 +284,7 @@ class MaskedLanguageModel(ReadsText, nn.Module):
 
 
 def log_softmax(scores: Tensor) -> Tensor:
-    """In float32 at least."""
+    """log_softmax in at least float32."""
     return scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 

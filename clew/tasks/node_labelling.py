@@ -1,6 +1,6 @@
-"""Labels of a graph's words: their relations to their heads, parts of speech, features. A body that reads graphs is
-given the words and the edges between them, one that reads sequences the words alone: what an edge is worth can be seen
-by changing `model.family`."""
+"""Node labelling: a label for every word of a graph, such as its relation to its head, part of speech or features. A
+body that reads graphs gets the words and the edges; a body that reads sequences gets only the words. Changing
+`model.family` thus shows what the edges are worth."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,15 +46,15 @@ from clew.text.train import Texts
 from clew.text.words import listed_words, spaced_words
 
 BATCH = 128
-"""Sentences that are labelled at a time."""
-AHEAD = 'task.edges=["next","forward"], or '
-"""What makes a sentence's graph one without cycles."""
+"""Sentences labelled at a time."""
+ACYCLIC = 'task.edges=["next","forward"], or '
+"""The setting with which the graph of a sentence has no cycles."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
 
 
 class NodeLabellingConfig(TaskSection):
-    """A label for every word of a sentence that is given with its graph."""
+    """A label for every word of a sentence that comes with its graph."""
 
     name: Literal["node_labelling"] = "node_labelling"
     graph: Literal["basic", "enhanced"] = Field(
@@ -65,24 +65,25 @@ class NodeLabellingConfig(TaskSection):
         ["next", "forward"],
         min_length=1,
         description=(
-            "next, previous: between neighbours; up: to a word's heads; down: from them; forward: of up and down those"
-            " that lead to a later word, so that there is no cycle"
+            "next, previous: between neighbouring words; up: to a word's heads; down: from them; forward: only those of"
+            " up and down that lead to a later word, so that there is no cycle"
         ),
     )
     relations: bool = Field(
-        False, description="edges of different relations are of different types; not where relations are to be told"
+        False, description="edges have a type for each relation; not if the labels to predict are relations"
     )
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the output layer's input, besides the body's own dropout")
     longest: int = Field(
         256, ge=1, description="training sentences with more words than this are left out, and counted"
     )
     best: Literal["accuracy", "loss"] = Field(
-        "accuracy", description="the best evaluation is that of the highest accuracy or the lowest loss"
+        "accuracy", description="what selects the best checkpoint: the highest accuracy or the lowest loss"
     )
 
 
 class EncodedGraph(NamedTuple):
-    """A sentence as ids: its words, its graph, and the words' labels, UNSEEN where the training part has them not."""
+    """A sentence as ids: its words, its graph, and the words' labels; UNSEEN for labels that are not in the training
+    part."""
 
     words: EncodedWords
     graph: Graph
@@ -98,7 +99,7 @@ class NodeBatch(NamedTuple):
 
 
 class NodeLabeller(ReadsGraph, ExampleTask):
-    """logits = W dropout(h_word) + b, each word by itself."""
+    """logits = W dropout(h_word) + b, for each word independently."""
 
     def __init__(
         self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: NodeLabellingConfig | None = None
@@ -106,7 +107,7 @@ class NodeLabeller(ReadsGraph, ExampleTask):
         super().__init__()
         if not reader.is_whole:
             raise UserError(
-                "a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+                "each node of a graph is a whole word, and this tokenizer splits words; set text.tokenizer=word"
             )
         self.config = config = config or NodeLabellingConfig()
         self.body = body
@@ -121,25 +122,25 @@ class NodeLabeller(ReadsGraph, ExampleTask):
         return {"loss": Term(self.losses(batch).sum(), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: NodeBatch) -> dict[str, Tensor]:
-        """Words whose label is known."""
+        """Count the words whose label is known."""
         return {"loss": (batch.targets != UNSEEN).sum()}
 
     def losses(self, batch: NodeBatch) -> Tensor:
-        """-log p of each word's label (batch, words), 0 where it is not known."""
+        """Return -log p of each word's label (batch, words), 0 where it is unknown."""
         logits = self.logits(batch).float().flatten(0, 1)
         return F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=UNSEEN).view_as(
             batch.targets
         )
 
     def logits(self, batch: NodeBatch) -> Tensor:
-        """A score for every label of every word (batch, words, labels)."""
-        found: Tensor = self.output(self.dropout(self.body(*self.body_inputs(batch))[0]))
-        return found
+        """Return a score for every label of every word (batch, words, labels)."""
+        logits: Tensor = self.output(self.dropout(self.body(*self.body_inputs(batch))[0]))
+        return logits
 
     def row_losses(self, batch: NodeBatch) -> list[list[float]]:
         known = batch.targets != UNSEEN
-        found: list[list[float]] = torch.stack([self.losses(batch).double().sum(1), known.double().sum(1)], 1).tolist()
-        return found
+        rows: list[list[float]] = torch.stack([self.losses(batch).double().sum(1), known.double().sum(1)], 1).tolist()
+        return rows
 
     def encode(self, examples: Sequence[Sentence]) -> list[EncodedGraph]:
         targets = [[self.labels.find(tag) for tag in example.tags or ()] for example in examples]
@@ -148,7 +149,7 @@ class NodeLabeller(ReadsGraph, ExampleTask):
         ]
 
     def encode_graphs(self, examples: Sequence[Sentence]) -> list[EncodedGraph]:
-        """Sentences to label. Of one that is read as a sequence no graph is asked for."""
+        """Encode sentences, without labels. A body that reads sequences needs no edges."""
         words = self.reader.encode([example.words for example in examples])
         edges = [edges_of(example, self.config) if self.reads_graphs else [] for example in examples]
         graphs = [
@@ -185,32 +186,32 @@ class NodeLabeller(ReadsGraph, ExampleTask):
     def predict(
         self, batch: NodeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
     ) -> list[list[str]]:
-        """Every word's likeliest label."""
-        found, sizes = self.logits(batch).argmax(-1).tolist(), batch.graphs.mask.sum(1).tolist()
-        return [[self.labels.names[id] for id in row[:size]] for row, size in zip(found, sizes, strict=True)]
+        """Return every word's most probable label."""
+        labels, sizes = self.logits(batch).argmax(-1).tolist(), batch.graphs.mask.sum(1).tolist()
+        return [[self.labels.names[id] for id in row[:size]] for row, size in zip(labels, sizes, strict=True)]
 
     @torch.no_grad()
     def label(self, sentences: Sequence[Sentence]) -> list[list[tuple[str, float]]]:
-        """The label of every word and its probability."""
+        """Return the label of every word and its probability."""
         encoded = self.encode_graphs(sentences)
         for sentence, each in zip(sentences, encoded, strict=True):
             check_is_text(sentence.key, sentence.id)
             self.check_length(each, sentence.id)
-        there = sorted(
+        order = sorted(
             (row for row, sentence in enumerate(sentences) if sentence.words), key=lambda row: len(sentences[row].words)
         )
-        found: dict[int, list[tuple[str, float]]] = {}
+        labelled: dict[int, list[tuple[str, float]]] = {}
         with evaluating([self]):
-            for start in range(0, len(there), BATCH):
-                rows = there[start : start + BATCH]
+            for start in range(0, len(order), BATCH):
+                rows = order[start : start + BATCH]
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
                 probs, labels = (part.tolist() for part in self.logits(batch).float().softmax(-1).max(-1))
                 for row, shares, ids in zip(rows, probs, labels, strict=True):
-                    found[row] = [
+                    labelled[row] = [
                         (self.labels.names[id], share)
                         for id, share, _ in zip(ids, shares, sentences[row].words, strict=False)
                     ]
-        return [found.get(row, []) for row in range(len(sentences))]
+        return [labelled.get(row, []) for row in range(len(sentences))]
 
     @property
     def best(self) -> str:
@@ -222,67 +223,65 @@ class NodeLabeller(ReadsGraph, ExampleTask):
         return Measured({"accuracy": accuracy}, f"accuracy {accuracy:.2f}")
 
     def intervals(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> dict[str, Interval]:
-        """What the accuracy would be on other sentences of the same kind."""
+        """Return the interval of the accuracy over resampled sentences."""
         right, total = zip(*right_words(examples, predictions), strict=True)
         return {"accuracy": share_interval(right, total, samples=SAMPLES).times(100)}
 
     def report(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> tuple[str, str]:
-        """A line a label, and which labels were taken for which."""
-        gold, found = (
+        """Return the scores of each label, and the confusion table."""
+        gold, predicted = (
             [label for row in rows for label in row or ()]
             for rows in ([example.tags for example in examples], predictions)
         )
-        confusion = count_confusion(gold, found, sorted({*gold, *found}))
+        confusion = count_confusion(gold, predicted, sorted({*gold, *predicted}))
         return confusion.describe().partition("\n")[2], confusion.table()
 
     def sentence_scores(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[float]:
-        """The share of words whose label is right."""
+        """Return the accuracy of each sentence."""
         return [100 * right / max(total, 1) for right, total in right_words(examples, predictions)]
 
     def statistics(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[Statistics]:
         return [
-            tag_statistics(example.tags or (), found, phrases=False)
-            for example, found in zip(examples, predictions, strict=True)
+            tag_statistics(example.tags or (), prediction, phrases=False)
+            for example, prediction in zip(examples, predictions, strict=True)
         ]
 
     def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, Any]:
-        """The sentence, both its labels, and the words whose label is wrong, counted from 1."""
+        """Describe a sentence: gold and predicted labels, and the words whose label is wrong, counted from 1."""
         gold = example.tags or ()
         wrong = [
-            {"word": number, "gold": label, "predicted": found}
-            for number, (label, found) in enumerate(zip(gold, prediction, strict=True), start=1)
-            if label != found
+            {"word": number, "gold": label, "predicted": predicted}
+            for number, (label, predicted) in enumerate(zip(gold, prediction, strict=True), start=1)
+            if label != predicted
         ]
         return {"source": example.key, "target": " ".join(gold), "prediction": " ".join(prediction), "wrong": wrong}
 
     def without(self, capability: str) -> str | None:
-        """Why it cannot be asked for what models of texts offer."""
-        return (
-            "reads words with their graph, and has no vectors of a text by itself" if capability == "vectors" else None
-        )
+        """Return why it lacks a capability of models that read texts."""
+        return "reads words with their graph, and has no vectors for a plain text" if capability == "vectors" else None
 
     def programs(self) -> NoReturn:
         raise UserError(
-            "a labeller of nodes reads graphs, and each has a shape of its own, which no program has; "
-            "label with `clew tag`, or `clew serve` the run"
+            "a node labeller cannot be exported, because every graph has a different structure; label with `clew tag`,"
+            " or serve the run with `clew serve`"
         )
 
 
 def check_orders(examples: Sequence[Sentence], graphs: Sequence[Graph]) -> None:
-    """Graphs that are read along their edges have no cycle."""
+    """Check that graphs which are read along their edges have no cycle."""
     for example, graph in zip(examples, graphs, strict=True):
         if CYCLIC in node_levels(graph):
             raise UserError(
-                f"{example.id}: the edges of this {'sentence' if example.edges is None else 'graph'} make a cycle, and"
-                " a body that reads along them has no order for it; set"
-                f" {'' if example.edges is not None else AHEAD}model.layer.order=rounds"
+                f"{example.id}: the edges of this {'sentence' if example.edges is None else 'graph'} form a cycle, so a"
+                " body that reads along the edges has no order for the nodes; set"
+                f" {'' if example.edges is not None else ACYCLIC}model.layer.order=rounds"
             )
 
 
 def right_words(examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
-    """Of each sentence how many labels are right, and how many there are."""
-    pairs = [(example.tags or (), found) for example, found in zip(examples, predictions, strict=True)]
-    return [(sum(a == b for a, b in zip(gold, found, strict=True)), len(gold)) for gold, found in pairs]
+    """Return for each sentence the number of correct labels and the number of labels."""
+    pairs = [(example.tags or (), prediction) for example, prediction in zip(examples, predictions, strict=True)]
+    return [(sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)) for gold, predicted in pairs]
 
 
 def edges_of(example: Sentence, config: NodeLabellingConfig) -> list[NamedEdge]:
@@ -292,16 +291,16 @@ def edges_of(example: Sentence, config: NodeLabellingConfig) -> list[NamedEdge]:
 def train_node_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Sentence], config: NodeLabellingConfig
 ) -> dict[str, Any]:
-    """A tokenizer of words, the words' labels, and the types of edges."""
+    """Build a tokenizer of words, the label table, and the table of edge types."""
     labels = {tag for example in examples for tag in example.tags or ()}
     if len(labels) == 1:
         raise UserError(
-            f"every word of the training part has the label {named(*labels)}, so there is nothing to tell apart; see"
+            f"every word of the training part has the label {named(*labels)}, so there is nothing to tell apart; check"
             " data.label"
         )
     if config.relations and all(example.tags == example.relations for example in examples):
         raise UserError(
-            "task.relations=true shows the relations that are to be told; set task.relations=false, or another"
+            "task.relations=true puts the relations to predict into the input; set task.relations=false, or another"
             " data.label"
         )
     types = edge_types(edges_of(example, config) for example in examples)
@@ -316,19 +315,22 @@ def build_node_labeller(body: Any, vocabularies: dict[str, Any], config: NodeLab
 
 
 class GraphRow(SentenceRow):
-    text: str | list[str] = Field(description="a sentence's words, in a list or with spaces between")
+    text: str | list[str] = Field(description="a sentence's words, as a list or separated by spaces")
     heads: list[int] = Field(
         [], description="the number of each word's head, 0 for the root", json_schema_extra={"column": False}
     )
-    relations: list[str] = Field([], description="how each word relates to it", json_schema_extra={"column": False})
+    relations: list[str] = Field(
+        [], description="the relation of each word to its head", json_schema_extra={"column": False}
+    )
     deps: list[list[tuple[int, str]]] = Field(
         [],
-        description="of an enhanced graph each word's heads and relations, [[2, nsubj], ...]",
+        description="in an enhanced graph, the heads and relations of each word: [[2, nsubj], ...]",
         json_schema_extra={"column": False},
     )
     edges: list[list[int | str]] | None = Field(
         None,
-        description='of a graph that is no sentence its edges, [[source, target, "type"], ...], nodes counted from 0',
+        description='in a graph that is not a sentence, the edges [[source, target, "type"], ...], nodes counted from'
+        " 0",
         json_schema_extra={"column": False},
     )
 
@@ -339,17 +341,17 @@ class GraphRow(SentenceRow):
         )
 
     def sentence(self, place: str) -> Sentence:
-        """As a task reads it; of numbers that are no words' it is refused."""
+        """Return the sentence as the task reads it. Raises UserError for heads that are not words of it."""
         words = self.words
         for field in ("heads", "relations", "deps"):
-            if (found := getattr(self, field)) and len(found) != len(words):
+            if (values := getattr(self, field)) and len(values) != len(words):
                 raise UserError(
-                    f"{place}: expected a value for each of the {len(words)} words, found {len(found)} {field}"
+                    f"{place}: expected a value for each of the {len(words)} words, found {len(values)} {field}"
                 )
         for head in [*self.heads, *(head for pairs in self.deps for head, _ in pairs)]:
             if not 0 <= head <= len(words):
                 raise UserError(
-                    f"{place}: the head {head} is no word: heads are numbers from 1 to {len(words)}, or 0 for the root"
+                    f"{place}: the head {head} is not a word: heads are from 1 to {len(words)}, or 0 for the root"
                 )
         deps = tuple(tuple(pairs) for pairs in self.deps)
         try:
@@ -375,15 +377,14 @@ def label_rows(
     tasks: Sequence[NodeLabeller], rows: Sequence[GraphRow], options: Options, numbers: Sequence[int]
 ) -> list[TaggedText]:
     sentences = [row.sentence(f"sentence {number}") for row, number in zip(rows, numbers, strict=True)]
-    found = tasks[0].label(sentences)
-    cut = [spaced_words(row.text) if isinstance(row.text, str) else listed_words(row.text) for row in rows]
-    whole = [row.text if isinstance(row.text, str) else " ".join(row.text) for row in rows]
-    return [TaggedText.of(text, words, labels, False) for text, words, labels in zip(whole, cut, found, strict=True)]
+    labelled = tasks[0].label(sentences)
+    words = [spaced_words(row.text) if isinstance(row.text, str) else listed_words(row.text) for row in rows]
+    texts = [row.text if isinstance(row.text, str) else " ".join(row.text) for row in rows]
+    return [TaggedText.of(*columns, False) for columns in zip(texts, words, labelled, strict=True)]
 
 
 def graph_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[GraphRow] | None:
-    """The sentences of a CoNLL-U file, or the graphs of JSON lines; what it has in the labels' place is not looked
-    at."""
+    """Read the sentences of a CoNLL-U file, or the graphs of JSON lines; labels are ignored."""
     format = find_format(path) if formats_named(path) else "lines"
     if columns or FORMATS[format].dependency_graphs is None or (FORMATS[format].has_lists and not has_nodes(path)):
         return None

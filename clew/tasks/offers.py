@@ -1,25 +1,25 @@
 """Capabilities: what an instrument, an export or the page may ask of a model. Knows no task, no run and no instrument.
 
-A capability is a method that a model has or has not. Whoever needs one asks `lacking(model, name)`, never which task a
-model is of:
+A capability is a method that a model may have. Code that needs one asks `lacking(model, name)`, never which task the
+model was built for:
 
-    reads          a text as one row of tokens, its vectors and its levels     -> Reading
-    predicts       the tokens of a reading that have a probability             -> list[Predicted]
-    expects        what may come next, or stands in the place of a mask        -> list[Expected]
-    scores_tokens  what each vector of a reading says of tokens                -> TokenScores
-    own_target     what is written for a text: a translation, a tree           -> str
-    steps          writing token by token                                      -> Begun
-    streams        a text of any length, read token by token                   -> Streamed
-    judges         the labels of a text, a number, or the tags of its words    -> Judged
-    explains       one score as a function of what is read                     -> Explained
-    spells         what is said in a sound, and where each letter lies         -> Heard
-    aligns         which token of the source each token written looks at       -> Alignment
-    looks          where in a picture each word written looks                  -> list[SentenceLooks]
-    vectors        a vector for every word of a text by itself                 -> TextBody
-    programs       what is written for another runtime (`tasks.uses.programs`)      -> list[ReadingProgram | SteppingProgram]
+    reads          a text as one row of tokens, its vectors and its levels    -> Reading
+    predicts       the tokens of a reading that have a probability            -> list[Predicted]
+    expects        the distribution of the next token, or at each mask        -> list[Expected]
+    scores_tokens  scores over tokens for each vector of a reading            -> TokenScores
+    own_target     what is written for a text: a translation, a tree          -> str
+    steps          generation token by token                                  -> Begun
+    streams        a text of any length, read token by token                  -> Streamed
+    judges         the labels of a text, a number, or the tags of its words   -> Judged
+    explains       one score as a function of the input                       -> Explained
+    spells         a transcript, and the position of each letter in the input -> Heard
+    aligns         attention from each target token to the source tokens      -> Alignment
+    looks          attention from each written word to a picture              -> list[SentenceLooks]
+    vectors        a vector for every word of a text                          -> TextBody
+    programs       programs for another runtime (`tasks.uses.programs`)       -> list[ReadingProgram | SteppingProgram]
 
-A model that has the method may still be built so that it cannot: its `without(name)` says why. `languages` are those
-that a text may go into.
+A model with the method may still lack the capability, depending on how it was built: its `without(name)` says why. A
+model's `languages` are the target languages that it can write.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from clew.tasks.uses.writing import DecodingConfig
 
 
-class Given(NamedTuple):
-    """What a model is given: a text; where it reads files, the path or the bytes of one, or what its reader takes. The
-    target and the language of one that writes; the other text of one that judges two together. The boxes [left, top,
-    right, bottom] of a picture, in pixels, and a phrase for each, of one that reads them."""
+class ModelInput(NamedTuple):
+    """The input of a model. `text` is a text or, for a model that reads files, a path, the bytes of a file, or what its
+    reader takes. A model that writes may have a `target` and a language (`into`); one that reads two texts together has
+    a `second`. A captioner of regions reads the boxes [left, top, right, bottom] of a picture, in pixels, and a phrase
+    for each."""
 
     text: Any
     target: str | None = None
@@ -58,10 +59,10 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """One row as `model` reads it: `tokens` and `ids` of every place; of a model that writes besides, `written` and
-    `written_ids` of every place of its target, its end the last, and `begin`, which its decoder reads first. `batch` is
-    what its body takes. `spans` are the characters [start, stop) of the text that each place stands for; None of what
-    was put around it."""
+    """One row as `model` reads it: the `tokens` and `ids` at every position. A model that writes also has `written` and
+    `written_ids` at every position of its target, the end token last, and `begin`, the first input of its decoder.
+    `batch` is the input of the body. `spans` are the characters [start, stop) of the text at each position; None for
+    special tokens around it."""
 
     model: "Reads"
     text: str
@@ -75,31 +76,31 @@ class Reading:
     target: Tokenizer | None = None
     begin: str = ""
     limit: int | None = None
-    """How many positions the model can tell apart, where that is bounded."""
+    """The model's maximum length, if it has one."""
     layout: Layout | None = None
-    """How the places lie, where what is read is no text."""
+    """The arrangement of the positions, if the input is not a text."""
 
     @property
     def places(self) -> Layout:
-        """What stands at each place of what is read, and how places lie."""
+        """The label of each input position, and how positions are arranged."""
         return Layout(self.pieces) if self.layout is None else self.layout
 
     @property
     def written_places(self) -> Layout:
-        """Of what is written."""
+        """The label of each target position."""
         return Layout(self.written)
 
     @property
     def module(self) -> nn.Module:
-        """What is run, and watched by the paths of its parts."""
+        """The module to run; recordings name its submodules by their paths."""
         module: nn.Module = self.model if isinstance(self.model, nn.Module) else getattr(self.model, "module")  # noqa: B009
         return module
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The text itself, place by place; the token where that is no part of it."""
-        found = zip(self.tokens, self.spans or [None] * len(self.tokens), strict=True)
-        return tuple(token if span is None or span[0] >= span[1] else self.text[slice(*span)] for token, span in found)
+        """The characters of the text at each position, or the token where it covers none."""
+        pairs = zip(self.tokens, self.spans or [None] * len(self.tokens), strict=True)
+        return tuple(token if span is None or span[0] >= span[1] else self.text[slice(*span)] for token, span in pairs)
 
     @property
     def writes(self) -> bool:
@@ -107,38 +108,38 @@ class Reading:
 
     @property
     def read_by_decoder(self) -> tuple[str, ...]:
-        """What a decoder reads at each place: what it wrote before."""
+        """The decoder's input at each position: the token before, teacher forced."""
         return (self.begin, *self.written[:-1])
 
     def num_unknown(self, ids: Sequence[int]) -> int:
-        """How many of these ids stand for all that the model does not know."""
+        """Count the unknown tokens among the ids."""
         unknown = {tokenizer.unknown for tokenizer in (self.tokenizer, self.target) if tokenizer is not None} - {None}
         return sum(id in unknown for id in ids)
 
     def is_by_character(self, *, written: bool = False) -> bool:
-        """Whether a token is a character, of what is read or of what is written."""
+        """Return whether the tokens of the input, or of the target, are characters."""
         tokenizer = self.target if written else self.tokenizer
         return tokenizer is not None and tokenizer.unit == "character"
 
     def forward(self) -> Tensor:
-        """The body's vectors (1, length, dim), with gradients where they are on: of what is read, or of what is
-        written."""
+        """Return the body's vectors (1, length, dim) of the input, or of the target if the model writes. Gradients flow
+        if they are enabled."""
         return self.model.runs(self)
 
     def hidden(self) -> Tensor:
-        """The same without gradients, in evaluation mode."""
+        """Return the same in evaluation mode, without gradients."""
         with evaluating([self.module]):
             return self.forward()
 
     def levels(self) -> list["Levels"]:
-        """What the embedding and every block give, without gradients."""
+        """Return the output of the embedding and of every block, without gradients."""
         with evaluating([self.module]):
             return self.model.levels(self)
 
 
 class Levels(NamedTuple):
-    """What each level of one half of a model gives: `values` (places, dim) by `names`, the lowest first, at the places
-    `tokens` name."""
+    """The output of each level in one half of a model: `values` (positions, dim), one for each of `names`, the lowest
+    level first. `tokens` label the positions."""
 
     half: str
     tokens: tuple[str, ...]
@@ -147,16 +148,17 @@ class Levels(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """Reading a token at a time: `step(t, state)` gives the body's vector (1, 1, dim) at t and the state after it."""
+    """A reading taken one token at a time: `step(t, state)` returns the body's vector (1, 1, dim) at t and the new
+    state."""
 
     step: Callable[[int, State], tuple[Tensor, State]]
     state: State
 
 
 class Predicted(NamedTuple):
-    """Tokens that have a probability: their `places` among `tokens`, their `ids`, and the vectors `hidden` (places,
-    dim) of which `output` makes scores (places, vocabulary). `pseudo`: each is told by both sides of it, so that the
-    sum is no probability of the text."""
+    """Tokens that have a probability: their `places` among `tokens`, their `ids`, and the vectors `hidden` (positions,
+    dim) that `output` maps to scores (positions, vocabulary). `pseudo` means that each prediction sees both sides of
+    the token, so the sum of the log probabilities is not the text's log probability."""
 
     tokens: tuple[str, ...]
     places: Sequence[int]
@@ -168,12 +170,12 @@ class Predicted(NamedTuple):
     pseudo: bool = False
 
     def log_probs(self, places: slice = slice(None)) -> Tensor:
-        """(places, vocabulary), in nats."""
+        """Return log p (positions, vocabulary), in nats."""
         return self.output(self.hidden[places]).float().cpu().log_softmax(-1)
 
 
 class Expected(NamedTuple):
-    """What may stand somewhere: log p (vocabulary,) in nats, and where that is, where there are several places."""
+    """The distribution at one position: log p (vocabulary,) in nats, and the position's name if there are several."""
 
     log_probs: Tensor
     tokenizer: Tokenizer
@@ -181,10 +183,10 @@ class Expected(NamedTuple):
 
 
 class TokenScores(NamedTuple):
-    """What the vectors of a reading say of tokens: `output` makes scores (..., vocabulary) of them, `log_probs` the
-    logarithms of their softmax. `ids` are what the first vectors are to name. `levels` gives every layer's output (1,
-    places, dim) of `body`, whose last is what `output` reads. `comes_after`: a place tells the token after it, and not
-    its own."""
+    """Scores over tokens for each vector of a reading: `output` maps vectors to scores (..., vocabulary), `log_probs`
+    to log-softmax scores. `ids` are the targets of the first vectors. `levels` returns the output (1, positions, dim)
+    of every layer of `body`; the last is the input of `output`. `comes_after` means that a position predicts the token
+    after it, not its own."""
 
     output: Callable[[Tensor], Tensor]
     log_probs: Callable[[Tensor], Tensor]
@@ -197,9 +199,8 @@ class TokenScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Begun:
-    """Writing that has begun: `stepper` goes on from `start` (1, length), for `most` tokens or up to one of `ends`.
-    `before` is the text that is gone on from, `end` the token that ends one whatever is asked for, and `limit` how many
-    positions there are."""
+    """A generation that has started: `stepper` continues from `start` (1, length), for `most` tokens or until one of
+    `ends`. `before` is the prompt's text, `end` the token that always ends a text, and `limit` the maximum length."""
 
     stepper: Stepper
     start: Tensor
@@ -212,14 +213,14 @@ class Begun:
     limit: int | None = None
 
     def text(self, tokens: Sequence[int]) -> str:
-        """What tokens say that were written, their end left out."""
+        """Decode generated tokens, without their end token."""
         ids = list(tokens)
         return self.text_of(ids[:-1] if ids and ids[-1] in self.ends else ids)
 
 
 class Streamed(NamedTuple):
-    """A text as one stream of tokens, of which the first `before` are none of its own; the characters of each of the
-    others."""
+    """A text as one stream of tokens. The first `before` are special tokens; `offsets` are the characters of each of
+    the others."""
 
     tokens: list[int]
     before: int
@@ -240,7 +241,8 @@ class JudgedSpan(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged:
-    """Labels, the likeliest first, and the probability of each; or a number; or words with their tags, and phrases."""
+    """A prediction: labels, the most probable first, and the probability of each; or a number; or words with tags, and
+    phrases."""
 
     labels: tuple[str, ...] = ()
     probabilities: Mapping[str, float] = field(default_factory=dict)
@@ -253,103 +255,103 @@ class Judged:
 
 
 class TextBody(NamedTuple):
-    """The body that has a vector for each place of a text, and the reader that encodes texts for it."""
+    """A body with a vector for each position of a text, and the reader that encodes texts for it."""
 
     body: Any
     reader: "WordReader"
 
 
 class Reads(Protocol):
-    """A text is one row of tokens, and the model has a vector for each."""
+    """Reads a text as one row of tokens, with a vector for each."""
 
-    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
-        """The row; refused where it is empty, or longer than the model's positions, unless the model is not to be
-        run."""
+    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
+        """Encode the input as a row. Raises UserError if it is empty, or longer than the model's maximum length unless
+        `any_length`, for readings that are not run."""
 
     def runs(self, reading: Reading) -> Tensor:
-        """The body's vectors (1, length, dim), of what is read or of what is written."""
+        """Return the body's vectors (1, length, dim) of the input, or of the target."""
 
     def levels(self, reading: Reading) -> list[Levels]:
-        """What the embedding and every block give; of a model that reads and writes, of each half."""
+        """Return the output of the embedding and of every block; for an encoder-decoder, of each half."""
 
     def carries(self, reading: Reading) -> Carried | None:
-        """The same row a token at a time; None where a model sees all of it at once."""
+        """Return the same row one token at a time; None if the model needs all of it at once."""
 
     def entrance(self, reading: Reading) -> str:
-        """The path of the part whose output the layers read; empty where vectors are given, and none are looked up."""
+        """Return the path of the module whose output the layers read; empty if the input is already vectors."""
 
 
 class Predicts(Protocol):
     def predicts(self, reading: Reading) -> list[Predicted]:
-        """A language model one, one that reads both ways two, a masked one each token masked in its turn, a translator
-        its target."""
+        """Return one prediction for a language model, two for one that reads both ways. A masked model masks each token
+        in turn; a translator predicts its target."""
 
 
 class Expects(Protocol):
-    def expects(self, given: Given) -> list[Expected]:
-        """What comes after a text, or after what was written of its target; of a masked model, what stands at each
+    def expects(self, given: ModelInput) -> list[Expected]:
+        """Return the distribution after a text, or after the given part of its target; for a masked model, at each
         mask."""
 
 
 class ScoresTokens(Protocol):
     def scores_tokens(self, reading: Reading) -> TokenScores:
-        """What each vector says of tokens, with nothing masked that is given."""
+        """Return the scores over tokens at each position; no input token is masked."""
 
 
 class WritesTarget(Protocol):
-    def own_target(self, given: Given, config: "DecodingConfig | None" = None) -> str:
-        """The best target for a text, greedily."""
+    def own_target(self, given: ModelInput, config: "DecodingConfig | None" = None) -> str:
+        """Return the model's target for a text, greedily by default."""
 
 
 class Steps(Protocol):
-    def steps(self, given: Given, config: "DecodingConfig | None" = None) -> Begun:
-        """Writing token by token: by the model's own probabilities, or filtered and ended as a config asks for."""
+    def steps(self, given: ModelInput, config: "DecodingConfig | None" = None) -> Begun:
+        """Start a generation: by the model's own probabilities, or filtered and ended as the config says."""
 
 
 class Streams(Protocol):
     def streams(self, text: str) -> Streamed:
-        """A text of any length as a stream of tokens."""
+        """Encode a text of any length as a stream of tokens."""
 
 
 class Judges(Protocol):
-    def judges(self, given: Given) -> Judged:
-        """The labels of a text or of two together, a number, or the tags of its words."""
+    def judges(self, given: ModelInput) -> Judged:
+        """Predict the labels of one text or of two together, a number, or the tags of the words."""
 
 
 class Explains(Protocol):
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> "Explained":
-        """The score of a class, a tag or a token, the likeliest where none is said; at a word, a mask or a token of the
-        target."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> "Explained":
+        """Return the score of a class, a tag or a token (by default the most probable), at a word, a mask or a target
+        token, as a function of the input."""
 
 
 class Aligns(Protocol):
-    def aligns(self, given: Given, layer: int | None = None) -> "Alignment":
-        """How much each token written looks at each of the source."""
+    def aligns(self, given: ModelInput, layer: int | None = None) -> "Alignment":
+        """Return the attention weights from each target token to each source token."""
 
     def around(self, into: str) -> tuple[list[int], list[int]]:
-        """The tokens that stand before and behind a source's own."""
+        """Return the special tokens before and after a source."""
 
 
 class LooksAtPictures(Protocol):
     def looks(
-        self, given: Given, layer: int | None = None, config: "DecodingConfig | None" = None
+        self, given: ModelInput, layer: int | None = None, config: "DecodingConfig | None" = None
     ) -> "list[SentenceLooks]":
-        """Where in a picture each word of its target looks, sentence by sentence; of the best target where none is
+        """Return where in a picture each word of the target looks, per sentence. The model writes the target if none is
         given."""
 
 
 class Spells(Protocol):
-    def spells(self, given: Given, config: "DecodingConfig | None" = None) -> "Heard":
-        """What is said in a sound, or stands in a line of writing, and where in it each letter lies."""
+    def spells(self, given: ModelInput, config: "DecodingConfig | None" = None) -> "Heard":
+        """Transcribe a sound or a line of handwriting, with the position of each letter in it."""
 
 
 class HasVectors(Protocol):
     def vectors(self) -> TextBody:
-        """What has a vector for each word of a text by itself."""
+        """Return the body that has a vector for each word of a text."""
 
 
 class Capability(NamedTuple):
-    """`missing` goes on from the name of a model that has it not."""
+    """`missing` completes a sentence that starts with the name of a model without the capability."""
 
     protocol: type
     missing: str
@@ -359,36 +361,37 @@ CAPABILITIES: dict[str, Capability] = {
     "reads": Capability(Reads, "reads no text by itself"),
     "predicts": Capability(Predicts, "gives no probability to a token"),
     "expects": Capability(Expects, "predicts no next token"),
-    "scores_tokens": Capability(ScoresTokens, "has no output layer over tokens to look through"),
+    "scores_tokens": Capability(ScoresTokens, "has no output layer over tokens"),
     "own_target": Capability(WritesTarget, "writes no target"),
-    "steps": Capability(Steps, "writes no text step by step"),
-    "streams": Capability(Streams, "is no language model, which reads a text of any length"),
-    "judges": Capability(Judges, "gives no labels"),
-    "explains": Capability(Explains, "gives no single score to explain"),
+    "steps": Capability(Steps, "does not generate text token by token"),
+    "streams": Capability(Streams, "is not a language model, and only those read a text of any length"),
+    "judges": Capability(Judges, "predicts no labels"),
+    "explains": Capability(Explains, "has no single score to explain"),
     "aligns": Capability(Aligns, "writes no target that could be aligned"),
-    "looks": Capability(LooksAtPictures, "writes no text on pictures"),
-    "spells": Capability(Spells, "writes down neither sounds nor lines of writing"),
-    "vectors": Capability(HasVectors, "has no vectors of the words of a text"),
+    "looks": Capability(LooksAtPictures, "does not caption pictures"),
+    "spells": Capability(Spells, "does not transcribe sounds or handwriting"),
+    "vectors": Capability(HasVectors, "has no vectors for the words of a text"),
 }
 
 
 def lacking(model: Any, name: str) -> str | None:
-    """Why a model has not a capability, as a sentence goes on from its name; None where it has it."""
+    """Return why a model lacks a capability, to complete a sentence that starts with the model's name; None if it has
+    the capability."""
     without = getattr(model, "without", None)
-    why = without(name) if callable(without) else None
-    return why if why is not None or callable(getattr(model, name, None)) else CAPABILITIES[name].missing
+    reason = without(name) if callable(without) else None
+    return reason if reason is not None or callable(getattr(model, name, None)) else CAPABILITIES[name].missing
 
 
 def offered(model: Any) -> list[str]:
-    """The names of all capabilities that a model has."""
+    """Return the names of all capabilities of a model."""
     return [name for name in CAPABILITIES if lacking(model, name) is None]
 
 
 def reads_files(model: Any) -> bool:
-    """Whether what it is given as a text is a file: a picture, a sound."""
+    """Return whether the model's input is a file: a picture or a sound."""
     return bool(getattr(model, "names_files", False))
 
 
 def languages_of(model: Any) -> list[str]:
-    """Those that a text may go into; none where there is one alone."""
+    """Return the target languages of a multilingual model; empty for a model with one."""
     return list(getattr(model, "languages", ()))

@@ -1,5 +1,5 @@
-"""Paragraphs: several sentences on one picture, planned one by one (Krause et al. 2017). Any body that reads one
-sequence, over a picture's grid or over given boxes."""
+"""Paragraph captioning: several sentences about one picture, planned one by one (Krause et al. 2017). Any body that
+reads one sequence, over a picture's grid or over given boxes."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from clew.sources.readers import PICTURES, AnyReader
 from clew.tasks.captioning import Captioner
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.shared.alignment import Alignment, Tokens, by_row, layer_number, tokens_of, with_marks
 from clew.tasks.shared.input_lengths import TakesPlaces
 from clew.tasks.shared.paragraph_decoder import GREEDY, ParagraphBatch, ParagraphDecoder, ParagraphsConfig
@@ -38,11 +38,11 @@ from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 BATCH_PLACES = 16_384
-"""Places of pictures that are written on at a time, padding counted."""
+"""Positions of pictures per batch when writing, including padding."""
 
 
 class EncodedParagraph(NamedTuple):
-    """A picture, the ids of each sentence without its end, and those of each region's phrase."""
+    """A picture, the ids of each sentence without its end token, and the ids of each region's phrase."""
 
     input: Input
     sentences: list[list[int]]
@@ -50,7 +50,7 @@ class EncodedParagraph(NamedTuple):
 
 
 class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
-    """A `ParagraphDecoder` that learns from pictures with sentences."""
+    """A `ParagraphDecoder` trained on pictures with sentences."""
 
     config: ParagraphsConfig
 
@@ -84,15 +84,15 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         }, None
 
     def counts(self, batch: ParagraphBatch) -> dict[str, Tensor]:
-        """Tokens; and sentences with the one that is not there, behind the last."""
+        """Return the number of tokens, and the number of sentences, counting the stop after the last as one."""
         return {"loss": batch.real.sum(), "stop": batch.real[..., 0].sum() + len(batch.tokens)}
 
     def row_losses(self, batch: ParagraphBatch) -> list[list[float]]:
         log_probs = self.log_probs(self.decode(batch)[0]).gather(-1, batch.targets[..., None])[..., 0].double()
-        found: list[list[float]] = torch.stack(
+        rows: list[list[float]] = torch.stack(
             [-(log_probs * batch.real).sum((1, 2)), batch.real.sum((1, 2)).double()], 1
         ).tolist()
-        return found
+        return rows
 
     def encode(self, examples: Sequence[Described]) -> list[EncodedParagraph]:
         return [
@@ -110,14 +110,14 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         regions = len(example.picture.boxes) if isinstance(example.picture, Regions) else 0
         if not count or count != regions or self.reader.name != "regions":
             raise UserError(
-                f"{example.id or example.key}: task.phrases=true attends to a phrase for each region, and there are"
-                f" {count} phrases and {regions} boxes, read by task.input={self.reader.name}; give both and"
-                " task.input=regions, or set task.phrases=false"
+                f"{example.id or example.key}: task.phrases=true needs a phrase for each region, and there are"
+                f" {count} phrases and {regions} boxes, read by task.input={self.reader.name}; give a phrase for each"
+                " box and set task.input=regions, or set task.phrases=false"
             )
         return self.ids(example.phrases)
 
     def lengths(self, encoded: EncodedParagraph) -> tuple[int, int]:  # type: ignore[override]
-        """Places of the picture, and tokens of the paragraph."""
+        """Return the positions of the picture and the tokens of the paragraph."""
         return encoded.input.length, sum(len(ids) + 1 for ids in encoded.sentences)
 
     def collate(self, examples: Sequence[EncodedParagraph]) -> ParagraphBatch:
@@ -156,45 +156,45 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         seed: int = 0,
         numbers: Sequence[int] | None = None,
     ) -> list[WrittenParagraph]:
-        """A paragraph on each picture, in the order given; what the examples say of it is not read, but for the phrases
-        of its boxes."""
+        """Write a paragraph about each picture, in the order given. Of an example's texts only the phrases of its boxes
+        are read."""
         numbers = range(1, len(examples) + 1) if numbers is None else numbers
         encoded = [EncodedParagraph(self.reader.measured(each.input), [], self.phrase_ids(each)) for each in examples]
         for each, example in zip(encoded, examples, strict=True):
             self.check_length(each, example.key)
         lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
-        found: dict[int, WrittenParagraph] = {}
+        paragraphs: dict[int, WrittenParagraph] = {}
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH_PLACES):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
                 for row, (sentences, log_prob) in zip(
                     rows, self.write(batch, config, seed, [numbers[row] for row in rows]), strict=True
                 ):
-                    found[row] = WrittenParagraph(examples[row].key, self.texts(sentences), log_prob)
-        return [found[row] for row in range(len(encoded))]
+                    paragraphs[row] = WrittenParagraph(examples[row].key, self.texts(sentences), log_prob)
+        return [paragraphs[row] for row in range(len(encoded))]
 
     def looks(
-        self, given: Given, layer: int | None = None, config: DecodingConfig | None = None
+        self, given: ModelInput, layer: int | None = None, config: DecodingConfig | None = None
     ) -> list[SentenceLooks]:
         layer_number(layer, 1)
         picture = picture_in(given, self.reader)
         example = Described(picture, (), tuple(given.phrases), str(given.text))
-        (found,) = self.describe([example], config or GREEDY) if given.target is None else [None]
-        sentences = found.sentences if found is not None else sentences_of(given.target or "") or [""]
+        (written,) = self.describe([example], config or GREEDY) if given.target is None else [None]
+        sentences = written.sentences if written is not None else sentences_of(given.target or "") or [""]
         (encoded,) = self.encode([example._replace(sentences=tuple(sentences))])
         self.check_length(encoded, str(given.text))
         words, topics = self.weights_over_places(to_device(self.collate([encoded]), self.output.weight.device))
-        looked = []
+        looks = []
         for number, (text, ids) in enumerate(zip(sentences, encoded.sentences, strict=True)):
             tokens = with_marks(tokens_of(self.target, text, ids), [], [self.target.token(self.end)])
             places = Tokens([], [""] * words.shape[-1], [*range(words.shape[-1])])
             by_word = Alignment(places, tokens, words[number, : len(tokens.texts)]).by_word()
-            looked.append(SentenceLooks(text, tokens.words, by_word, topics[number]))
-        return looked
+            looks.append(SentenceLooks(text, tokens.words, by_word, topics[number]))
+        return looks
 
     def weights_over_places(self, batch: ParagraphBatch) -> tuple[Tensor, Tensor]:
-        """Attention over the places of one picture: of each word (sentences, words, places), and of what plans each
-        sentence (sentences, places)."""
+        """Return the attention over one picture: that of each word (sentences, words, positions), and that of the
+        planner for each sentence (sentences, positions)."""
         words: list[Tensor] = []
         topics: list[Tensor] = []
         cell = self.writer.words.cell
@@ -217,10 +217,11 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         )
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:
-        """100 where everything is spoken of once, of scenes; else where a paragraph is its reference, word for word."""
-        told = self.statistics(examples, predictions)
-        if told and "all_once" in told[0]:
-            return [corpus_values([each])["all_once"] for each in told]
+        """Return 100 or 0 for each paragraph. For scenes, 100 if it mentions every object exactly once; for other
+        pictures, if it equals its reference word for word."""
+        statistics = self.statistics(examples, predictions)
+        if statistics and "all_once" in statistics[0]:
+            return [corpus_values([each])["all_once"] for each in statistics]
         return [
             100.0 * (text.split() == example.target.split())
             for example, text in zip(examples, predictions, strict=True)
@@ -231,25 +232,25 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a paragraph: each ends in a full stop, or a mark in its place, before white space."""
+    """Split a paragraph into sentences, which end in a full stop, question or exclamation mark before white space."""
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text.strip()) if sentence]
 
 
 def with_phrases(
     examples: Sequence[Described], captioner: Captioner, config: DecodingConfig = GREEDY
 ) -> list[Described]:
-    """Examples whose phrases are what a captioner, which was trained on regions (`data.regions`), says of each of their
-    boxes."""
+    """Return the examples with a phrase for each of their boxes, written by a captioner that was trained on regions
+    (`data.regions`)."""
     crops = [example.picture.crops() if isinstance(example.picture, Regions) else [] for example in examples]
-    written = iter(captioner.write_for([crop for each in crops for crop in each], config))
-    found = [tuple(best[0].text if (best := next(written)) else "" for _ in each) for each in crops]
-    return [example._replace(phrases=phrases) for example, phrases in zip(examples, found, strict=True)]
+    captions = iter(captioner.write_for([crop for each in crops for crop in each], config))
+    phrases = [tuple(best[0].text if (best := next(captions)) else "" for _ in each) for each in crops]
+    return [example._replace(phrases=texts) for example, texts in zip(examples, phrases, strict=True)]
 
 
 def train_paragraph_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Described], config: ParagraphsConfig
 ) -> dict[str, Any]:
-    """How pictures are read, and a tokenizer of sentences and phrases."""
+    """Build the reader of pictures, and a tokenizer of sentences and phrases."""
     reader = build_part("reader of pictures", config.input, PICTURES).fitted(examples[0].picture)
     phrases = [text for example in examples for text in example.phrases] if config.phrases else []
     return {

@@ -31,7 +31,7 @@ from clew.metrics.statistics import Statistics, share_of
 from clew.sources.words import one_word_each
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
-from clew.tasks.offers import Begun, Given
+from clew.tasks.offers import Begun, ModelInput
 from clew.tasks.shared.alignment import Tokens
 from clew.tasks.shared.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides
 from clew.tasks.use import Blocks, Objects, Use, Watch, WritingOptions, tokens_read
@@ -40,24 +40,25 @@ from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import Texts, train_word
 
 SYMBOLS_A_WORD, MORE_SYMBOLS = 4, 10
-"""A tree over n words has at most 4 n + 10 symbols, its end among them: no gold tree of WSJ or CRAFT has more than 4 n
-+ 4."""
+"""A tree over n words has at most 4 n + 10 symbols, including the end: no gold tree of WSJ or CRAFT has more than 4 n +
+4."""
 
 BATCH = 8192
-"""Words and symbols that are parsed at a time."""
+"""Words and symbols per batch when parsing."""
 
 
 class ParsingConfig(SequenceConfig):
-    """The brackets of a sentence's tree; nothing but well-formed trees over its words is ever written."""
+    """The brackets of a sentence's tree. The decoder is constrained to well-formed trees over the sentence's words."""
 
     name: Literal["parsing"] = "parsing"  # type: ignore[assignment]
     measures: list[str] = Field(
-        [], max_length=0, description="none: trees are measured by their brackets, with EVALB's rules"
+        [], max_length=0, description="always empty: trees are scored by their brackets, with EVALB's rules"
     )
     best: Literal["loss", "f1"] = Field(
-        "f1", description="the best evaluation is that of the lowest loss, or of the highest F1"
+        "f1", description="what selects the best checkpoint: the lowest loss or the highest F1"
     )
-    tags: bool = Field(False, description="write every word's tag, instead of XX for all of them")
+    # Tags are not scored, but a decoder that must name each word learns sooner to attend to it.
+    tags: bool = Field(False, description="write each word's tag instead of XX")
 
     @property
     def values(self) -> list[str]:
@@ -66,8 +67,8 @@ class ParsingConfig(SequenceConfig):
 
 @dataclass(frozen=True)
 class Parse:
-    """A tree over a sentence. `log_prob` is of all its symbols and their end, `score` what beam search chose it by.
-    `str()` is brackets."""
+    """A tree over a sentence. `log_prob` is that of all symbols and the end, `score` is what beam search ranked it by.
+    `str()` gives brackets."""
 
     tree: Tree
     log_prob: float
@@ -81,8 +82,8 @@ class Parse:
 
 
 class ConstituencyParser(SequenceToSequence):
-    """P(tree | words) as of the target (S (NP XX XX )NP (VP XX )VP )S, with p(symbol) 0 where no tree over the words
-    could follow."""
+    """P(tree | words), as the target (S (NP XX XX )NP (VP XX )VP )S. p(symbol) is 0 if no tree over the words could
+    follow."""
 
     config: ParsingConfig
     text_name = "sentence"
@@ -92,12 +93,12 @@ class ConstituencyParser(SequenceToSequence):
         self.tree_tokens = tree_tokens(target.tokens, self.end, self.end)
 
     def prepare(self, encoded: Sequence[Sides]) -> None:
-        """Refuses trees to learn from whose symbols are not those of the table, which may be another run's."""
+        """Check that the table of symbols, which may be that of a base run, has all symbols of the training trees."""
         for number, sides in enumerate(encoded, start=1):
             if self.target.unknown in sides.target:
                 raise UserError(
-                    f"tree {number} of the training part has a label or tag that the parser of transfer.from does not"
-                    " write; leave it out, or train without transfer.from"
+                    f"tree {number} of the training part has a label or tag that the parser of transfer.from cannot"
+                    " write; leave the tree out, or train without transfer.from"
                 )
 
     def encode(self, examples: Sequence[Parsed]) -> list[Sides]:  # type: ignore[override]
@@ -106,7 +107,7 @@ class ConstituencyParser(SequenceToSequence):
         return [sides._replace(target=target) for sides, target in zip(sentences, targets, strict=True)]
 
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Sides]:
-        """Sentences to parse."""
+        """Encode sentences, without trees."""
         sources = self.source.encode_batch([one_word_each(words) for words in sentences])
         return [
             Sides([*source, self.source_end], [], len(words)) for source, words in zip(sources, sentences, strict=True)
@@ -117,8 +118,8 @@ class ConstituencyParser(SequenceToSequence):
         limit = self.body.max_length
         if limit is not None and sides.words + 3 > limit:
             raise UserError(
-                f"{place}: a tree over {sides.words} words has at least {sides.words + 3} symbols, but the model can"
-                f" tell apart {limit} positions; cut the sentence, or train with a larger model.max_length or another"
+                f"{place}: a tree over {sides.words} words has at least {sides.words + 3} symbols, but the model has"
+                f" {limit} positions; shorten the sentence, or train with a larger model.max_length or another"
                 " model.position"
             )
 
@@ -129,13 +130,13 @@ class ConstituencyParser(SequenceToSequence):
         )
 
     def longest_trees(self, words: Tensor) -> Tensor:
-        """How many symbols each sentence's tree may have, its end counted: by its own words alone, whatever shares its
-        batch."""
-        most = SYMBOLS_A_WORD * words + MORE_SYMBOLS
-        return most if self.body.max_length is None else most.clamp(max=self.body.max_length)
+        """Return the most symbols of each sentence's tree, including the end. It depends only on the sentence, not on
+        the rest of the batch."""
+        longest = SYMBOLS_A_WORD * words + MORE_SYMBOLS
+        return longest if self.body.max_length is None else longest.clamp(max=self.body.max_length)
 
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
-        """Room for every tree that may be written, whatever `decoding.max_new` says: a tree that is cut off is none."""
+        """Return the room for any tree, whatever `decoding.max_new` says: a tree cut short is not a tree."""
         return self.longest_trees(batch.words)
 
     def parse(
@@ -145,28 +146,28 @@ class ConstituencyParser(SequenceToSequence):
         seed: int = 0,
         numbers: Sequence[int] | None = None,
     ) -> list[list[Parse]]:
-        """The best trees of each sentence: `n_best` of beam search, else one; none of a sentence without words. A
-        sentence that is refused is named by its number, and sampling draws by it."""
+        """Return the best trees of each sentence: `n_best` with beam search, else one; none for a sentence without
+        words. Errors name a sentence by its number, and sampling is seeded by it."""
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         encoded = self.checked(sentences, numbers)
-        there = [row for row, words in enumerate(sentences) if words]
-        lengths = np.array([(len(encoded[row].source), SYMBOLS_A_WORD * encoded[row].words) for row in there]).reshape(
+        filled = [row for row, words in enumerate(sentences) if words]
+        lengths = np.array([(len(encoded[row].source), SYMBOLS_A_WORD * encoded[row].words) for row in filled]).reshape(
             -1, 2
         )
         device = next(self.parameters()).device
-        found: dict[int, list[Parse]] = {}
+        parses: dict[int, list[Parse]] = {}
         with evaluating([self]):
             for places in batches_by_length(lengths, BATCH):
-                rows = [there[place] for place in places]
+                rows = [filled[place] for place in places]
                 batch = to_device(self.collate([encoded[row] for row in rows]), device)
                 for row, written in zip(
                     rows, self.write(batch, config, seed, row_numbers=[numbers[row] for row in rows]), strict=True
                 ):
-                    found[row] = [
+                    parses[row] = [
                         Parse(delinearise(each.text.split(), sentences[row]), each.log_prob, each.score)
                         for each in written
                     ]
-        return [found.get(row, []) for row in range(len(sentences))]
+        return [parses.get(row, []) for row in range(len(sentences))]
 
     def checked(self, sentences: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[Sides]:
         for number, words in zip(numbers, sentences, strict=True):
@@ -179,18 +180,18 @@ class ConstituencyParser(SequenceToSequence):
     def measure(self, examples: Sequence[Parsed], predictions: Sequence[str]) -> Measured:  # type: ignore[override]
         golds = [example.tree for example in examples]
         trees = [tree_of(text, gold) for text, gold in zip(predictions, golds, strict=True)]
-        found = score_brackets(golds, trees).all
-        formed = 100 * share(sum(tree is not None for tree in trees), len(trees))
-        values = {"f1": 100 * found.f1, "precision": 100 * found.precision, "recall": 100 * found.recall}
-        values |= {"complete": 100 * found.complete_match, "well_formed": formed}
-        words = f"{found.describe().partition(', crossing')[0]}, well-formed {formed:.1f} %"
+        brackets = score_brackets(golds, trees).all
+        well_formed = 100 * share(sum(tree is not None for tree in trees), len(trees))
+        values = {"f1": 100 * brackets.f1, "precision": 100 * brackets.precision, "recall": 100 * brackets.recall}
+        values |= {"complete": 100 * brackets.complete_match, "well_formed": well_formed}
+        text = f"{brackets.describe().partition(', crossing')[0]}, well-formed {well_formed:.1f} %"
         if self.config.tags:
             values["tags"] = 100 * tagging_accuracy(golds, predictions)
-            words += f", tags {values['tags']:.2f} % right"
-        return Measured(values, words)
+            text += f", tags {values['tags']:.2f} % right"
+        return Measured(values, text)
 
     def described(self, example: Parsed, prediction: str) -> dict[str, str]:  # type: ignore[override]
-        tree = tree_over(prediction, example.tree.words)  # with the tags that were written, as `parse` has them
+        tree = tree_over(prediction, example.tree.words)  # with the predicted tags, as `parse` returns them
         written = prediction if tree is None else format_tree(tree)
         return {"source": example.key, "target": format_tree(example.tree), "prediction": written}
 
@@ -204,16 +205,17 @@ class ConstituencyParser(SequenceToSequence):
             for example, text in zip(examples, predictions, strict=True)
         ]
 
-    def encode_given(self, given: Given) -> Sides:
-        """A sentence with spaces between its words; its tree in brackets, or the symbols of one or of its beginning."""
+    def encode_given(self, given: ModelInput) -> Sides:
+        """Encode a sentence whose words are separated by spaces. Its target is a tree in brackets, or the symbols of a
+        tree or of the beginning of one."""
         words = words_of(given.text)
         (sides,) = self.encode_words([words])
         symbols = self.target_symbols(given.target or "", words)
         target = self.target.encode(symbols)
         if self.target.unknown in target:
             raise UserError(
-                f"the target {named(given.target)} has symbols that this parser does not write, or is no tree over"
-                " these words"
+                f"the target {named(given.target)} is not a tree over these words, or has symbols that this parser"
+                " cannot write; give a bracketed tree over the words, or the symbols of one"
             )
         return sides._replace(target=target)
 
@@ -224,19 +226,21 @@ class ConstituencyParser(SequenceToSequence):
             return target
         return symbols_of(tree, self.config) if list(tree.words) == list(words) else target
 
-    def named_sides(self, given: Given, sides: Sides) -> tuple[Tokens, Tokens]:
+    def named_sides(self, given: ModelInput, sides: Sides) -> tuple[Tokens, Tokens]:
         words = words_of(given.text)
-        return super().named_sides(Given(one_word_each(words), self.target_symbols(given.target or "", words)), sides)
+        return super().named_sides(
+            ModelInput(one_word_each(words), self.target_symbols(given.target or "", words)), sides
+        )
 
-    def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
-        """Up to the longest tree that is written over so many words."""
+    def steps(self, given: ModelInput, config: DecodingConfig | None = None) -> Begun:
+        """Start a generation, up to the longest tree over the words."""
         begun = super().steps(given, config)
         return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(given.text))))))
 
     def programs(self) -> NoReturn:
         raise UserError(
-            "a parser holds what it writes to trees, which no program does; parse with `clew parse`, or `clew serve`"
-            " the run"
+            "a parser cannot be exported, because its output is constrained to trees; parse with `clew parse`, or serve"
+            " the run with `clew serve`"
         )
 
 
@@ -245,13 +249,13 @@ def symbols_of(tree: Tree, config: ParsingConfig) -> str:
 
 
 def tree_of(symbols: str, gold: Tree) -> Tree | None:
-    """The tree as it is scored: it is given the gold tags, by which EVALB knows punctuation, and a wrong tag makes no
+    """Return the tree as it is scored: with the gold tags, by which EVALB finds punctuation. So a wrong tag makes no
     bracket wrong."""
     return tree_over(symbols, gold.words, gold.tags)
 
 
 def tree_over(symbols: str, words: Sequence[str], tags: Sequence[str] | None = None) -> Tree | None:
-    """The tree that symbols describe over a sentence's words, None where they are none."""
+    """Return the tree that symbols describe over a sentence's words, or None if they are not well-formed."""
     try:
         return delinearise(symbols.split(), words, tags)
     except UserError:
@@ -280,7 +284,7 @@ def right_tags(gold: Tree, symbols: str) -> int:
 
 
 def tagging_accuracy(golds: Sequence[Tree], predictions: Sequence[str]) -> float:
-    """The share of words, punctuation among them, whose tag is right."""
+    """Return the share of words, including punctuation, whose tag is right."""
     right = sum(right_tags(gold, symbols) for gold, symbols in zip(golds, predictions, strict=True))
     return share(right, sum(len(gold.tags) for gold in golds))
 
@@ -288,7 +292,7 @@ def tagging_accuracy(golds: Sequence[Tree], predictions: Sequence[str]) -> float
 def train_parsing_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Parsed], config: ParsingConfig
 ) -> dict[str, Tokenizer]:
-    """A tokenizer of words, and a table of symbols."""
+    """Train a tokenizer of words, and build the table of symbols."""
     if joint:
         raise UserError("a parser reads words and writes brackets, which share no vocabulary; set text.joint=false")
     sentences = Texts(lambda: (one_word_each(example.tree.words) for example in examples))
@@ -301,7 +305,7 @@ def build_parser(body: Any, vocabularies: dict[str, Any], config: ParsingConfig)
 
 
 class WordsRow(Section):
-    text: str | list[str] = Field(description="a sentence with spaces between its words, or its words in a list")
+    text: str | list[str] = Field(description="a sentence whose words are separated by spaces, or a list of its words")
 
     @property
     def words(self) -> list[str]:
@@ -315,7 +319,7 @@ def parse_rows(
 
 
 def parsed_objects(number: int, row: WordsRow, trees: list[Parse] | None, options: WritingOptions) -> Objects:
-    """A sentence without words has no tree."""
+    """Return the trees of a sentence as JSON; one object without a tree for a sentence without words."""
     sentence = row.text if isinstance(row.text, str) else " ".join(row.text)
     if not trees:
         return [{"line": number, "rank": 1, "sentence": sentence, "tree": None}]
@@ -333,24 +337,25 @@ def parsed_objects(number: int, row: WordsRow, trees: list[Parse] | None, option
 
 
 def brackets_lines(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:
-    """A tree a line; of several its score too, and an empty line behind them."""
+    """Write one tree per line; with `n_best` also its score, and an empty line after the trees of a sentence."""
     several = options.n_best > 1
-    for some in blocks:
-        for _, _, parses in some:
+    for block in blocks:
+        for _, _, parses in block:
             trees = [f"{one}\t{one.score:.4f}" if several else str(one) for one in parses or ()]
             yield "\n".join([*trees, ""] if several else trees) + "\n"
 
 
 def drawn_lines(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:
-    for some in blocks:
-        for number, _, parses in some:
+    for block in blocks:
+        for number, _, parses in block:
             for one in parses or ():
                 score = f"line {number}, score {one.score:.4f}\n" if options.n_best > 1 else ""
                 yield f"{score}{tree_text(one.tree)}\n\n"
 
 
 def one_picture(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:
-    yield trees_svg([one.tree for some in blocks for each in some for one in each.answer or ()]) + "\n"
+    parses = (parse for block in blocks for answered in block for parse in answered.answer or ())
+    yield trees_svg([parse.tree for parse in parses]) + "\n"
 
 
 PARSE: Use[WordsRow, list[Parse]] = Use(
@@ -366,9 +371,9 @@ PARSE: Use[WordsRow, list[Parse]] = Use(
         tokens=lambda task, row: tokens_read(task.source, [" ".join(row.words)]),
         row_of=lambda example: WordsRow(text=list(example.tree.words)),
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, is a sentence whose words stand apart:
-nothing is split here, so write 'It rains .' and not 'It rains.' Its tree is one line of standard output, in the same
-order and as soon as it is there; an empty line has an empty one.
+    help="""Each TEXT, or else each line of standard input or of --file, is a sentence whose words are separated by
+spaces: punctuation is not split off, so write 'It rains .' and not 'It rains.' Each tree is one line of standard
+output, in the same order and as soon as it is ready. An empty line gives an empty line.
 
   clew parse runs/craft-parser 'The gene is expressed in the brain .' --format text
   echo 'The gene is expressed in the brain .' | clew parse runs/craft-parser
@@ -377,11 +382,11 @@ order and as soon as it is there; an empty line has an empty one.
   clew parse runs/craft-parser --file sentences.txt --format text
   clew parse runs/craft-parser --file sentences.txt --format svg --out trees.svg
 
-With --n-best, every sentence has so many lines, `tree<TAB>score`, and an empty line after them. The score is
-log p / length^X, X being the run's decoding.length_penalty.
+With --n-best N, each sentence has up to N lines, `tree<TAB>score`, followed by an empty line. The score is
+log p / length^X, where X is the run's decoding.length_penalty.
 
---format text draws trees for a terminal (`| less -S` for wide ones), svg as one picture of all of them, and json has
-one object a tree.""",
+--format text draws trees for a terminal (pipe wide ones through `less -S`), svg draws all trees in one picture, and
+json prints one object per tree.""",
 )
 
 

@@ -1,5 +1,5 @@
-"""What a picture shows: a label, several, or a number. Any body that reads one sequence or a grid, over patches,
-pixels, rows or the grid of a network."""
+"""Picture classification: a label for a picture, several labels, or a number. Any body that reads one sequence or a
+grid, over patches, pixels, rows or the feature map of a convolutional network."""
 
 from typing import Annotated, Literal
 
@@ -21,7 +21,7 @@ class PictureClassificationConfig(PooledConfig):
         "convolved", description="how a picture is read"
     )
     longest: int = Field(
-        10_000, ge=1, description="pictures of more places than this are left out of training, and counted"
+        10_000, ge=1, description="training pictures with more positions than this are left out, and counted"
     )
 
 
@@ -36,7 +36,7 @@ PICTURE_CLASSIFICATION = input_classification(
     PictureRow,
     PICTURES,
     file="picture.png",
-    about="tell what pictures show",
+    about="classify pictures",
     pipeline="image-classification",
     gives=("grid",),
 )

@@ -1,8 +1,9 @@
-"""Reading comprehension: the piece of a passage that answers a question (Devlin et al. 2019, section 4.2). Any body.
+"""Extractive question answering: the span of a passage that answers a question (Devlin et al. 2019, section 4.2). Any
+body.
 
-Question and passage are read together. A passage that is too long for one window is read in several that overlap, each
-with the question; the best piece of all windows is the answer. An example is then several rows of a batch, each with a
-loss of its own.
+Question and passage are read together. A passage that is too long for one window is read in several overlapping ones,
+each with the question; the best span over all windows is the answer. Such an example is several rows of a batch, each
+with its own loss.
 """
 
 import json
@@ -31,7 +32,7 @@ from clew.data.examples import Question
 from clew.data.formats import find_format
 from clew.data.kinds.questions import QUESTIONS
 from clew.data.readers import read_questions
-from clew.decoding.answer_spans import Spans, found_spans
+from clew.decoding.answer_spans import Spans, best_spans
 from clew.layers.context import Pieces
 from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
@@ -49,18 +50,18 @@ from clew.text.train import Texts
 from clew.text.words import words_of
 
 ROWS = 64
-"""Windows that are read at a time where answers are asked for."""
+"""Windows per batch when answering questions."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
 ALL = 2**62
-"""More tokens than any example has: windows take passages of any length."""
+"""More tokens than any example has: with windows, a passage may have any length."""
 SURE = 1e9
-"""By how much no answer is preferred where there is nothing to choose from."""
+"""The margin of no answer if there is no span to choose."""
 NOT = -1e30
-SCORES = """\
-print(run("reader", tensors)["scores"][0])  # of every place as an answer's first and last
+SCORES_USAGE = """\
+print(run("reader", tensors)["scores"][0])  # of every position as the first and the last of the answer
 """
-ANSWERED = """
+ANSWER_USAGE = """
 tokenizer = read_tokenizer("tokenizer")
 question, passage = (tokenizer.encode(text, add_special_tokens=False) for text in ("QUESTION", "TEXT"))
 around = about["pair"]
@@ -75,28 +76,28 @@ starts, ends = run("reader", tensors)["scores"][0][:, first : first + len(passag
 best = max((starts[i] + ends[j], i, j) for i in range(len(starts)) for j in range(i, len(ends)))
 print("TEXT"[passage.offsets[best[1]][0] : passage.offsets[best[2]][1]])
 """
-"""How a card shows the program."""
+"""The example code of a program in its card."""
 
 
 class QuestionAnsweringConfig(TaskSection):
-    """The piece of a passage that answers a question."""
+    """The span of a passage that answers a question."""
 
     name: Literal["question_answering"] = "question_answering"
-    window: int = Field(384, ge=1, description="tokens that are read at once, those of the question among them")
+    window: int = Field(384, ge=1, description="the most tokens read at once, including those of the question")
     stride: int = Field(
         128,
         ge=1,
-        description="tokens of the passage from the start of one window to that of the next; at most half a window",
+        description="passage tokens from the start of one window to that of the next; at most half a window",
     )
-    longest_question: int = Field(64, ge=1, description="tokens of a question that are read; the rest is cut off")
-    longest_answer: int = Field(30, ge=1, description="tokens of an answer at most")
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    best: Literal["f1", "exact_match", "loss"] = Field("f1", description="the best evaluation")
+    longest_question: int = Field(64, ge=1, description="the most tokens of a question; the rest is cut off")
+    longest_answer: int = Field(30, ge=1, description="the most tokens of an answer")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the output layer's input, besides the body's own dropout")
+    best: Literal["f1", "exact_match", "loss"] = Field("f1", description="the metric that selects the best checkpoint")
 
 
 class Window(NamedTuple):
-    """A question and a part of its passage as a row: where that part stands in the row and in the passage, the
-    characters of its pieces (pieces, 2), and the places of the answer's first and last piece."""
+    """A question and a part of its passage as one row: where the part begins in the row (`place`) and in the passage
+    (`begin`), the characters of its tokens (tokens, 2), and the positions of the answer's first and last token."""
 
     words: EncodedWords
     place: int
@@ -111,14 +112,14 @@ class EncodedQuestion(NamedTuple):
 
 
 class QuestionBatch(NamedTuple):
-    """Rows are windows; those of one question have its number."""
+    """Rows are windows; `question` numbers the question of each."""
 
     pieces: Pieces
     inside: Tensor  # (windows, length), where an answer may begin and end
     offsets: Tensor  # (windows, length, 2), characters of the passage
-    nowhere: Tensor  # (windows,), the place that stands for no answer
+    nowhere: Tensor  # (windows,), the position that stands for no answer
     targets: Tensor  # (windows, 2)
-    spans: Tensor  # (windows, 3): place in the row, place in the passage, and how many pieces
+    spans: Tensor  # (windows, 3): position in the row, position in the passage, number of tokens
     question: Tensor  # (windows,)
     fresh: bool = True
 
@@ -129,7 +130,7 @@ class QuestionBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class AnswerSpan:
-    """The characters [start, stop) of a passage, and how probable it is that these are the answer."""
+    """The characters [start, stop) of a passage, and the probability that they are the answer."""
 
     text: str
     start: int
@@ -139,8 +140,8 @@ class AnswerSpan:
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """The answer to a question, None where the passage has none; and the likeliest pieces, best first. `no_answer` is
-    the probability that there is none, where that may be."""
+    """The answer to a question, None if the passage has none, and the most probable spans, best first. `no_answer` is
+    the probability that there is none; None if the task always answers."""
 
     id: str
     question: str
@@ -164,16 +165,21 @@ class AnsweredQuestion:
 
 
 class QuestionAnswering(ReadsText, ExampleTask):
-    """s_i = u . h_i,  e_i = v . h_i;  p(start = i) = softmax(s)_i,  p(end = j) = softmax(e)_j    over the passage and one place more
-    answer = argmax_{i <= j} s_i + e_j
+    """A start score s and an end score e for every position i of the passage, and for the null position 0.
 
-    The place more stands for no answer in this window: the first of a row, or the last where a body reads forward
-    alone. It is taken for the answer where its score, the lowest of all windows, is above the best piece's by more than
-    `threshold`: infinity where every training question had an answer, else what is best on the validation part.
+        s_i = u . h_i             e_i = v . h_i
+        p(start = i) = softmax(s)_i
+        p(end = j) = softmax(e)_j
+        answer = argmax_{i <= j} s_i + e_j
+
+    The null position means that this window has no answer: it is the first of the row, or the last if the body only
+    reads forward. The task gives no answer if the null score, the lowest of all windows, exceeds that of the best span
+    by more than `threshold`. The threshold is infinite if every training question had an answer, else the best one on
+    the validation part.
     """
 
     threshold: Tensor
-    one_row_each = False  # a passage is read in windows, a row each
+    one_row_each = False  # an example has one row per window
 
     def __init__(self, body: Any, reader: WordReader, config: QuestionAnsweringConfig | None = None):
         super().__init__()
@@ -185,7 +191,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
         self.register_buffer("threshold", torch.tensor(math.inf))
         frame = reader.tokenizer.frame
         self.ends = body.causal and (frame is None or isinstance(frame.pair[-1].what, str))
-        """Whether a token is put behind the passage, to stand for no answer."""
+        """Whether a token is added after the passage, to stand for no answer."""
         self.window = min(config.window, body.max_length or config.window)
         self.num_added = (1 if frame is None else frame.num_added(pair=True)) + self.ends
         if self.window <= self.num_added + min(config.longest_question, 1):
@@ -197,28 +203,28 @@ class QuestionAnswering(ReadsText, ExampleTask):
         return {"loss": Term(loss, self.counts(batch)["loss"])}, None
 
     def counts(self, batch: QuestionBatch) -> dict[str, Tensor]:
-        """Windows."""
+        """Return the number of windows."""
         return {"loss": torch.full((), len(batch.targets), device=batch.targets.device)}
 
     def logits(self, batch: QuestionBatch) -> Tensor:
-        """Of every place as the answer's first and last (windows, 2, length)."""
+        """Return the scores of every position as the first and the last of the answer (windows, 2, length)."""
         hidden, _ = self.body(batch.pieces.inputs, batch.pieces.mask)
         allowed = batch.inside.scatter(1, batch.nowhere[:, None], True)
-        found: Tensor = self.output(self.dropout(hidden)).float().mT.masked_fill(~allowed[:, None], NOT)
-        return found
+        logits: Tensor = self.output(self.dropout(hidden)).float().mT.masked_fill(~allowed[:, None], NOT)
+        return logits
 
     def prepare(self, encoded: Sequence[EncodedQuestion]) -> None:
         self.threshold.fill_(math.inf if all(each.has_answer for each in encoded) else 0.0)
 
     def settle(self, batches: Iterable[tuple[Sequence[Question], QuestionBatch]]) -> bool:
-        """Finds the threshold on the validation part, where some questions have no answer."""
+        """Set the threshold that is best on the validation part, if some training questions have no answer."""
         if math.isinf(float(self.threshold)):
             return False
         margins, texts, golds = [], [], []
         with evaluating([self]):
             for examples, batch in batches:
                 for example, spans in zip(examples, self.spans(batch), strict=True):
-                    best = found_spans(spans, 1, math.inf)["spans"]
+                    best = best_spans(spans, 1, math.inf)["spans"]
                     margins.append(spans.none - float(spans.scores.max()) if best else SURE)
                     texts.append(example.passage[best[0][0] : best[0][1]] if best else "")
                     golds.append(example.texts)
@@ -228,23 +234,24 @@ class QuestionAnswering(ReadsText, ExampleTask):
 
     def encode(self, examples: Sequence[Question]) -> list[EncodedQuestion]:
         cuts: dict[str, CutText] = {}
-        found = []
+        encoded = []
         for example in examples:
             if example.passage not in cuts:
                 cuts[example.passage] = cut_text(self.reader, example.passage)
-            found.append(EncodedQuestion(tuple(self.windows(example, cuts[example.passage])), bool(example.answers)))
-        return found
+            encoded.append(EncodedQuestion(tuple(self.windows(example, cuts[example.passage])), bool(example.answers)))
+        return encoded
 
     def windows(self, example: Question, cut: CutText) -> Iterable[Window]:
         question = part_of(self.reader, cut_text(self.reader, example.question), 0, self.config.longest_question)
         capacity = self.window - self.num_added - len(question.tokens)
         if capacity < 1:
             raise UserError(
-                f"{example.id}: its {len(question.tokens)} tokens leave no room for the passage in task.window"
-                f" ({self.window}); lower task.longest_question, or raise task.window"
+                f"{example.id}: the question's {len(question.tokens)} tokens leave no room for the passage in"
+                f" task.window ({self.window}); lower task.longest_question, or raise task.window"
             )
         answer = pieces_of(example, cut)
-        stride = min(self.config.stride, max(capacity // 2, 1))  # so that what one window cuts another has whole
+        # Half a window at most, so that an answer cut by one window is whole in another.
+        stride = min(self.config.stride, max(capacity // 2, 1))
         for begin in window_starts(len(cut), capacity, stride):
             offsets = cut.offsets[begin : begin + capacity]
             words, place = self.joined(question, self.part(cut, begin, begin + capacity))
@@ -254,8 +261,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
             yield Window(words, place, begin, offsets, target)
 
     def part(self, cut: CutText, start: int, stop: int) -> EncodedWords:
-        """Some of a passage's pieces, with the token behind them that stands for no answer, where there has to be
-        one."""
+        """Return some tokens of a passage, followed by the token that stands for no answer if there is one."""
         if not self.ends:
             return part_of(self.reader, cut, start, stop)
         end = self.reader.tokenizer.end or 0
@@ -264,7 +270,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
         return EncodedWords([*cut.tokens[start:stop], end], [], [])
 
     def joined(self, question: EncodedWords, part: EncodedWords) -> tuple[EncodedWords, int]:
-        """Both as one row, and where the passage's part begins in it."""
+        """Return both as one row, and where the part of the passage begins in it."""
         frame = self.reader.tokenizer.frame
         place = len(question.tokens) + 1 if frame is None else frame.around(question.tokens, part.tokens).starts[1]
         return self.reader.joined(question, part), place
@@ -280,7 +286,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
         return ALL
 
     def check_length(self, encoded: EncodedQuestion, place: str) -> None:
-        """Windows are as long as they may be."""
+        """Do nothing: windows never exceed the maximum length."""
 
     def collate(self, examples: Sequence[EncodedQuestion]) -> QuestionBatch:
         windows = [window for example in examples for window in example.windows]
@@ -304,17 +310,17 @@ class QuestionAnswering(ReadsText, ExampleTask):
     def predict(
         self, batch: QuestionBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
     ) -> list[dict[str, Any]]:
-        """The likeliest pieces of each question, [start, stop, probability], and the probability of none, where that
-        may be."""
-        # The loop cuts a batch between any two rows; one that is predicted is whole, with all windows of a question.
-        return self.told(batch, 1 if decoding is None else decoding.n_best)
+        """Return the most probable spans of each question, [start, stop, probability], and the probability of no answer
+        if the task may give none."""
+        # Training cuts a batch between any two rows; a batch to predict is whole, with all windows of each question.
+        return self.best_spans(batch, 1 if decoding is None else decoding.n_best)
 
-    def told(self, batch: QuestionBatch, n_best: int, threshold: float | None = None) -> list[dict[str, Any]]:
+    def best_spans(self, batch: QuestionBatch, n_best: int, threshold: float | None = None) -> list[dict[str, Any]]:
         limit = float(self.threshold) if threshold is None else threshold
-        return [found_spans(spans, n_best, limit) for spans in self.spans(batch)]
+        return [best_spans(spans, n_best, limit) for spans in self.spans(batch)]
 
     def spans(self, batch: QuestionBatch) -> list[Spans]:
-        """A question's each: of pieces that several windows have, the best score."""
+        """Return the scores of all spans of each question; the best score of a span that several windows have."""
         rows = range(0, num_rows(batch), ROWS)
         logits = torch.cat([self.logits(rows_of(batch, slice(start, start + ROWS))) for start in rows]).cpu()
         inside, offsets, nowhere, question = (
@@ -325,7 +331,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
         )
         firsts = [number for number in range(len(question)) if not number or question[number] != question[number - 1]]
         places: list[list[int]] = batch.spans.tolist()
-        found = []
+        all_spans = []
         for start, stop in zip(firsts, [*firsts[1:], len(question)], strict=True):
             total = max(begin + length for _, begin, length in places[start:stop])
             longest = max(min(self.config.longest_answer, total), 1)
@@ -334,43 +340,43 @@ class QuestionAnswering(ReadsText, ExampleTask):
             none = math.inf
             for row in range(start, stop):
                 place, begin, length = places[row]
-                here = slice(place, place + length)
-                first, last = logits[row, :, here].masked_fill(~inside[row, here], -math.inf)
-                ends = F.pad(last, (0, longest - 1), value=-math.inf).unfold(0, longest, 1)  # (pieces, longest)
+                window = slice(place, place + length)
+                first, last = logits[row, :, window].masked_fill(~inside[row, window], -math.inf)
+                ends = F.pad(last, (0, longest - 1), value=-math.inf).unfold(0, longest, 1)  # (tokens, longest)
                 scores[begin : begin + length] = torch.maximum(scores[begin : begin + length], first[:, None] + ends)
-                characters[begin : begin + length] = offsets[row, here]
+                characters[begin : begin + length] = offsets[row, window]
                 none = min(none, float(logits[row, :, nowhere[row]].sum()))
-            found.append(Spans(scores, characters, none))
-        return found
+            all_spans.append(Spans(scores, characters, none))
+        return all_spans
 
     def answer(
         self, questions: Sequence[Question], n_best: int = 1, threshold: float | None = None
     ) -> list[AnsweredQuestion]:
-        """The answer to each question; by another `threshold` than the task's own, where one is given."""
+        """Answer each question. `threshold` overrides the task's own."""
         for example in questions:
             check_is_text(f"{example.question} {example.passage}", f"question or passage of {example.id}")
         encoded = self.encode(questions)
-        found: list[AnsweredQuestion] = []
-        some: list[int] = []
+        answers: list[AnsweredQuestion] = []
+        rows: list[int] = []
         with evaluating([self]):
             for row in range(len(encoded)):
-                some.append(row)
-                if row + 1 < len(encoded) and sum(len(encoded[number].windows) for number in some) < ROWS:
+                rows.append(row)
+                if row + 1 < len(encoded) and sum(len(encoded[number].windows) for number in rows) < ROWS:
                     continue
-                batch = to_device(self.collate([encoded[number] for number in some]), self.output.weight.device)
-                found += [
-                    answered(questions[number], told)
-                    for number, told in zip(some, self.told(batch, n_best, threshold), strict=True)
+                batch = to_device(self.collate([encoded[number] for number in rows]), self.output.weight.device)
+                answers += [
+                    answered(questions[number], prediction)
+                    for number, prediction in zip(rows, self.best_spans(batch, n_best, threshold), strict=True)
                 ]
-                some = []
-        return found
+                rows = []
+        return answers
 
     @property
     def best(self) -> str:
         return self.config.best
 
     def scores(self, examples: Sequence[Question], predictions: Sequence[Any]) -> AnswerScores:
-        texts = [answered(example, found).text for example, found in zip(examples, predictions, strict=True)]
+        texts = [answered(example, prediction).text for example, prediction in zip(examples, predictions, strict=True)]
         return score_answers(texts, [example.texts for example in examples])
 
     def measure(self, examples: Sequence[Question], predictions: Sequence[Any]) -> Measured:
@@ -389,7 +395,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
         return {name: bootstrap_interval(values, samples=SAMPLES).times(100) for name, values in named.items()}
 
     def sentence_scores(self, examples: Sequence[Question], predictions: Sequence[Any]) -> list[float]:
-        """The F1 of each answer."""
+        """Return the F1 of each answer."""
         return [100 * score for score in self.scores(examples, predictions).f1]
 
     def statistics(self, examples: Sequence[Question], predictions: Sequence[Any]) -> list[Statistics]:
@@ -405,32 +411,32 @@ class QuestionAnswering(ReadsText, ExampleTask):
         ]
 
     def row_losses(self, batch: QuestionBatch) -> list[list[float]]:
-        """A question's is that of all its windows."""
+        """Return the loss of each question, summed over its windows, and the number of windows."""
         losses = (
             F.cross_entropy(self.logits(batch).flatten(0, 1), batch.targets.flatten(), reduction="none")
             .view(-1, 2)
             .sum(1)
             / 2
         )
-        found = torch.zeros(int(batch.question.max()) + 1, 2, dtype=torch.float64)
-        found.index_add_(0, batch.question.cpu(), torch.stack([losses, torch.ones_like(losses)], 1).double().cpu())
-        rows: list[list[float]] = found.tolist()
+        sums = torch.zeros(int(batch.question.max()) + 1, 2, dtype=torch.float64)
+        sums.index_add_(0, batch.question.cpu(), torch.stack([losses, torch.ones_like(losses)], 1).double().cpu())
+        rows: list[list[float]] = sums.tolist()
         return rows
 
     def described(self, example: Question, prediction: Any) -> dict[str, Any]:
-        found = answered(example, prediction)
-        span = {} if found.answer is None else {"start": found.answer.start, "stop": found.answer.stop}
-        told = {
+        answer = answered(example, prediction)
+        span = {} if answer.answer is None else {"start": answer.answer.start, "stop": answer.answer.stop}
+        return {
+            "source": example.question,
             "target": " | ".join(example.texts),
-            "prediction": found.text,
+            "prediction": answer.text,
             **span,
-            "probability": round(found.probability, 6),
+            "probability": round(answer.probability, 6),
         }
-        return {"source": example.question, **told}
 
     def programs(self) -> list[ReadingProgram]:
         plain = not is_spelled(self.body) and self.reader.context is None
-        usage = ANSWERED if plain else SCORES
+        usage = ANSWER_USAGE if plain else SCORES_USAGE
         return [
             ReadingProgram(
                 "reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()}
@@ -438,12 +444,12 @@ class QuestionAnswering(ReadsText, ExampleTask):
         ]
 
     def score_places(self, given: Traced) -> tuple[Tensor]:
-        """Of every place as an answer's first and last (batch, 2, length)."""
+        """Return the scores of every position as the first and the last of the answer (batch, 2, length)."""
         hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
         return (self.output(hidden).float().mT,)
 
     def around_pair(self) -> dict[str, list[int]]:
-        """The ids before, between and behind question and passage, and the segments of the two."""
+        """Return the ids before, between and after question and passage, and the segments of the two."""
         tokenizer = self.reader.tokenizer
         end = [tokenizer.end or 0]
         if tokenizer.frame is None:
@@ -459,7 +465,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
 
 
 def pieces_of(example: Question, cut: CutText) -> tuple[int, int] | None:
-    """The first and the last piece of the first answer, each as far as it has a character of it."""
+    """Return the first and the last token that overlap the first answer."""
     if not example.answers:
         return None
     answer = example.answers[0]
@@ -471,7 +477,7 @@ def pieces_of(example: Question, cut: CutText) -> tuple[int, int] | None:
 def train_question_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Question], config: QuestionAnsweringConfig
 ) -> dict[str, Any]:
-    """A tokenizer of all passages, each once, and questions; one of words knows them as they are parted from
+    """Train a tokenizer on all passages, each once, and questions. A word tokenizer sees words split from
     punctuation."""
     texts = Texts(
         lambda: chain(once_each(example.passage for example in examples), (example.question for example in examples))
@@ -483,7 +489,7 @@ def train_question_vocabularies(
 
 
 def once_each(texts: Iterable[str]) -> Iterator[str]:
-    """Texts without those that were there before, of which a hash each is held."""
+    """Iterate over the distinct texts. Only their hashes are kept in memory."""
     seen = set()
     for text in texts:
         hashed = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -498,10 +504,12 @@ def build_question_answering(
     return QuestionAnswering(body, WordReader.of(body, vocabularies), config)
 
 
-def answered(example: Question, found: Any) -> AnsweredQuestion:
-    """What was found, as texts of the passage."""
-    spans = tuple(AnswerSpan(example.passage[start:stop], start, stop, share) for start, stop, share in found["spans"])
-    none = found["none"]
+def answered(example: Question, prediction: Any) -> AnsweredQuestion:
+    """Return a prediction with the texts of its spans."""
+    spans = tuple(
+        AnswerSpan(example.passage[start:stop], start, stop, share) for start, stop, share in prediction["spans"]
+    )
+    none = prediction["none"]
     has_answer = bool(spans) and (none is None or spans[0].probability >= none)
     return AnsweredQuestion(example.id, example.question, spans[0] if has_answer else None, spans, none)
 
@@ -509,77 +517,81 @@ def answered(example: Question, found: Any) -> AnsweredQuestion:
 class QuestionRow(Section):
     question: str = Field(description="a question", json_schema_extra={"metavar": "QUESTION"})
     passage: str = Field(
-        description="what holds the answers: a file, or the text itself; its column in a table",
+        description="the passage with the answers: a file, or the text itself; in a table, its column",
         json_schema_extra={"metavar": "FILE|TEXT|COLUMN", "file": True},
     )
-    id: str = Field("", description="its name in what is written", json_schema_extra={"column": False})
+    id: str = Field("", description="its name in the output", json_schema_extra={"column": False})
 
 
 class AnswerOptions(Options):
-    n_best: int = Field(1, ge=1, description="so many pieces of the passage for each question")
+    n_best: int = Field(1, ge=1, description="the number of spans for each question")
     threshold: float | None = Field(
         None,
-        description="no answer where none scores by more than this above the best piece; the run's own where not given",
+        description="give no answer if the score of no answer exceeds that of the best span by more than this; by"
+        " default the run's own threshold",
     )
 
 
 def answer_rows(
     tasks: Sequence[QuestionAnswering], rows: Sequence[QuestionRow], options: AnswerOptions, numbers: Sequence[int]
 ) -> list[AnsweredQuestion]:
-    asked = []
+    questions = []
     for row, number in zip(rows, numbers, strict=True):
         if not row.passage.strip():
-            raise UserError("the passage is empty; give a text that may hold the answer")
+            raise UserError("the passage is empty; give a text that may contain the answer")
         if not row.question.strip():
             raise UserError(f"question {number} is empty; ask something")
-        asked.append(Question(row.question, row.passage, (), row.id or f"question {number}"))
-    return tasks[0].answer(asked, options.n_best, options.threshold)
+        questions.append(Question(row.question, row.passage, (), row.id or f"question {number}"))
+    return tasks[0].answer(questions, options.n_best, options.threshold)
 
 
-def answered_objects(number: int, row: QuestionRow, found: AnsweredQuestion | None, options: AnswerOptions) -> Objects:
-    assert found is not None
-    answer: dict[str, Any] = {"answer": None, "start": None, "stop": None, "probability": found.probability}
-    if found.answer is not None:
-        answer = {
-            "answer": found.text,
-            "start": found.answer.start,
-            "stop": found.answer.stop,
-            "probability": found.probability,
+def answered_objects(number: int, row: QuestionRow, answer: AnsweredQuestion | None, options: AnswerOptions) -> Objects:
+    assert answer is not None
+    span: dict[str, Any] = {"answer": None, "start": None, "stop": None, "probability": answer.probability}
+    if answer.answer is not None:
+        span = {
+            "answer": answer.text,
+            "start": answer.answer.start,
+            "stop": answer.answer.stop,
+            "probability": answer.probability,
         }
-    more = {} if found.no_answer is None else {"no_answer": found.no_answer}
-    spans = {"n_best": [asdict(span) for span in found.n_best]} if options.n_best > 1 else {}
-    return [{"id": found.id, "question": found.question, **answer, **more, **spans}]
+    no_answer = {} if answer.no_answer is None else {"no_answer": answer.no_answer}
+    n_best = {"n_best": [asdict(each) for each in answer.n_best]} if options.n_best > 1 else {}
+    return [{"id": answer.id, "question": answer.question, **span, **no_answer, **n_best}]
 
 
 def answer_lines(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterator[str]:
-    """A line, or with `n_best` one for each piece, and one for no answer where that is likelier than the last of
-    them."""
-    for some in blocks:
-        for _, _, found in some:
-            rows = [(found.text, found.probability)]
+    """Write one line per question, or with `n_best` one per span, among them one for no answer if that is more
+    probable than the last span."""
+    for block in blocks:
+        for _, _, answer in block:
+            rows = [(answer.text, answer.probability)]
             if options.n_best > 1:
-                rows = [(span.text, span.probability) for span in found.n_best]
-                if found.no_answer is not None:
-                    rows = sorted([*rows, ("", found.no_answer)], key=lambda row: -row[1])[: options.n_best]
+                rows = [(span.text, span.probability) for span in answer.n_best]
+                if answer.no_answer is not None:
+                    rows = sorted([*rows, ("", answer.no_answer)], key=lambda row: -row[1])[: options.n_best]
             yield "".join(
-                f"{' '.join(text.split())}\t{share:.4f}\t{' '.join(found.question.split())}\n" for text, share in rows
+                f"{' '.join(text.split())}\t{share:.4f}\t{' '.join(answer.question.split())}\n" for text, share in rows
             )
 
 
 def official_form(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterator[str]:
-    """One object for all questions, {id: answer}, which SQuAD's own script scores."""
-    yield json.dumps({each.answer.id: each.answer.text for some in blocks for each in some}, ensure_ascii=False) + "\n"
+    """Write one object for all questions, {id: answer}: the input of SQuAD's own evaluation script."""
+    answers = {answered.answer.id: answered.answer.text for block in blocks for answered in block}
+    yield json.dumps(answers, ensure_ascii=False) + "\n"
 
 
 def check_official(task: QuestionAnswering, format: str, options: AnswerOptions) -> None:
     if format == "official" and options.n_best > 1:
-        raise UserError("--official writes one answer to each question and nothing else; leave --n-best out")
+        raise UserError("--official writes exactly one answer for each question; leave --n-best out")
 
 
 def question_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[QuestionRow] | None:
-    """The questions of a file that has the passages too: SQuAD's, or a table's."""
+    """Read the questions of a file that also has the passages: SQuAD's JSON, or a table."""
     if columns and find_format(path) == "squad":
-        raise UserError(f"--{next(iter(columns))} is a column of a table, and {path} is JSON as SQuAD's; leave it out")
+        raise UserError(
+            f"--{next(iter(columns))} names a column of a table, and {path} is JSON in SQuAD's format; leave it out"
+        )
     questions = read_questions(
         path, with_answers=False, **{"question": data.question, "passage": data.passage, **columns}
     )
@@ -603,10 +615,10 @@ ANSWER: Use[QuestionRow, AnsweredQuestion] = Use(
         confidence=lambda answered: answered.probability,
         row_of=lambda example: QuestionRow(question=example.question, passage=example.passage),
     ),
-    help="""Questions stand on the command line, or are lines of standard input; --passage is a file or the text
-itself. Each has a line of standard output: `answer<TAB>probability<TAB>question`, the answer being empty where the
-passage has none. A file of questions is SQuAD's JSON, or a table (.csv, .tsv, .jsonl) with columns `question` and
-`passage` (or `context`), or with others that --question and --passage name.
+    help="""Questions are arguments, or lines of standard input; --passage is a file or the text itself. Each question
+gives one line of standard output: `answer<TAB>probability<TAB>question`. The answer is empty if the passage has none.
+A file of questions is SQuAD's JSON, or a table (.csv, .tsv, .jsonl) with the columns `question` and `passage` (or
+`context`), or with those that --question and --passage name.
 
   clew answer runs/answer-facts --passage 'Ada lives in Rome. Bo likes tea.' 'Where does Ada live?'
   clew answer runs/answer --passage report.txt 'When was it built?' 'By whom?' --n-best 3
@@ -614,9 +626,9 @@ passage has none. A file of questions is SQuAD's JSON, or a table (.csv, .tsv, .
   clew answer runs/answer --file asked.csv --question what --passage text
   clew answer runs/answer --file dev-v1.1.json --official --out predictions.json
 
---json has one object a question, with the characters [start, stop) of the passage that are the answer, from 0.
---n-best gives so many pieces, best first, a line each. --official writes {id: answer}, which SQuAD's own script
-scores.""",
+--json prints one object per question, with the characters [start, stop) of the answer in the passage, from 0.
+--n-best N prints up to N spans, best first, one per line. --official writes {id: answer}, the input of SQuAD's own
+evaluation script.""",
 )
 
 

@@ -1,6 +1,5 @@
-"""Representation: one vector for a text, with nothing to learn. What an encoder without an output layer does; any body.
-How texts are cut, framed and batched for it is in `text_vectors.py`, as it is for the vectors of any other task's
-body."""
+"""Representation: one vector for a text, with nothing to learn: an encoder without an output layer. Any body. How texts
+are cut, framed and batched for it is in `text_vectors.py`, as for the vectors of any other task's body."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ from clew.text.tokenizer import Tokenizer
 VECTORS = """\
 print(run("embedder", tensors)["vectors"][0])
 """
-"""How a card shows the program."""
+"""The example code of a program in its card."""
 
 
 class RepresentationConfig(TaskSection):
@@ -30,14 +29,16 @@ class RepresentationConfig(TaskSection):
 
     name: Literal["representation"] = "representation"
     pooling: Annotated[Part, one_of("pooling", POOLINGS)] = Field(
-        "mean", description=f"what a text's vectors become: {', '.join(POOLINGS)}"
+        "mean", description=f"how a text's vectors are pooled to one: {', '.join(POOLINGS)}"
     )
-    normalise: bool = Field(False, description="vectors are of length 1, so that their product is the cosine")
-    longest: int | None = Field(None, ge=1, description="texts are cut to so many tokens, those around them counted")
+    normalise: bool = Field(False, description="scale vectors to length 1, so that a dot product is the cosine")
+    longest: int | None = Field(
+        None, ge=1, description="cut texts to this many tokens, including the special tokens around them"
+    )
 
 
 class Representation(ReadsText, nn.Module):
-    """v = pool(h_1 .. h_n), h being the body's vectors;  v / |v| where it normalises."""
+    """v = pool(h_1 .. h_n), with the body's vectors h;  v / |v| if `normalise`."""
 
     needs: tuple[str, ...] = ()
 
@@ -50,18 +51,18 @@ class Representation(ReadsText, nn.Module):
         self.pooling = build_part("pooling", config.pooling, POOLINGS, body.dim, **halves)
 
     def forward(self, batch: Pieces) -> Tensor:
-        """(batch, dim)."""
+        """Return a vector for each text (batch, dim)."""
         pooled = self.pooling(self.body(batch.inputs, batch.mask)[0], batch.mask)
         return F.normalize(pooled, dim=-1) if self.config.normalise else pooled
 
     @property
     def longest_text(self) -> int | None:
-        """Places to which a text is cut."""
+        """The most positions of a text; longer ones are cut."""
         return self.longest
 
     @property
     def longest(self) -> int | None:
-        """Places that a text may take."""
+        """The most positions of a text."""
         limits = [limit for limit in (self.config.longest, self.body.max_length) if limit is not None]
         return min(limits, default=None)
 
@@ -69,9 +70,9 @@ class Representation(ReadsText, nn.Module):
         return self.reader.collate(encoded)
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
-        found: list[Tensor] = self.body.embedding.looked_up()
-        return found
+        """Return the tables that are only indexed, never multiplied: they cost no FLOPs."""
+        tables: list[Tensor] = self.body.embedding.looked_up()
+        return tables
 
     def programs(self) -> list[ReadingProgram]:
         return [

@@ -1,4 +1,5 @@
-"""What a sound is: a label, several, or a number. Any body that reads one sequence, over log-mel frames."""
+"""Sound classification: a label for a sound, several labels, or a number. Any body that reads one sequence, over
+log-mel frames."""
 
 from typing import Annotated, Literal
 
@@ -31,6 +32,6 @@ SOUND_CLASSIFICATION = input_classification(
     SoundRow,
     SOUNDS,
     file="sound.wav",
-    about="tell what sounds are",
+    about="classify sounds",
     pipeline="audio-classification",
 )

@@ -1,4 +1,4 @@
-"""Tagging: a tag for every word. Each tag by itself (softmax), or all of a sentence's together (CRF); phrases as tags
+"""Tagging: a tag for every word, each independently (softmax) or all tags of a sentence jointly (CRF). Phrases are tags
 in any scheme."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ from clew.metrics.statistics import Statistics
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.offers import Given, Judged, JudgedSpan, JudgedWord
+from clew.tasks.offers import Judged, JudgedSpan, JudgedWord, ModelInput
 from clew.tasks.shared.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
 from clew.tasks.uses.explaining import Explained, check_not_empty, chosen_label, named_places
@@ -57,14 +57,14 @@ from clew.text.train import Texts
 from clew.text.words import Word, listed_words, spaced_words, split_words
 
 BATCH = 128
-"""Sentences that are tagged at a time."""
+"""Sentences tagged at a time."""
 SAMPLES = 2000
 """Resamples of a bootstrap's interval."""
-TOLD = """\
-found = run("tagger", tensors)
-print([(word, about["tags"][tag]) for word, tag in zip(words, found["tags"][0])])
+USAGE = """\
+outputs = run("tagger", tensors)
+print([(word, about["tags"][tag]) for word, tag in zip(words, outputs["tags"][0])])
 """
-"""How a card shows the program."""
+"""The example code of a program in its card."""
 
 
 class TaggingConfig(TaskSection):
@@ -72,20 +72,21 @@ class TaggingConfig(TaskSection):
 
     name: Literal["tagging"] = "tagging"
     output: Literal["crf", "softmax"] = Field(
-        "crf", description="crf: a sentence's tags are chosen together; softmax: each by itself"
+        "crf", description="crf: predict a sentence's tags jointly; softmax: each tag independently"
     )
+    # The model learns BIOES, answers are written in IOB2, and spans are scored: the file's scheme may be any.
     scheme: Literal["bioes", "iob2", "iob1", "none"] = Field(
-        "bioes", description="how phrases are learnt, whatever the file has; none: tags are learnt as they stand"
+        "bioes", description="the scheme to which phrase tags are converted for training; none: keep the file's tags"
     )
     pieces: Literal["first", "last", "mean"] = Field(
-        "first", description="which of a word's tokens its tag is told from"
+        "first", description="which of a word's tokens its tag is predicted from"
     )
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the output layer's input, besides the body's own dropout")
     longest: int = Field(
         256, ge=1, description="training sentences with more tokens than this are left out, and counted"
     )
     best: Literal["score", "loss", "accuracy", "f1"] = Field(
-        "score", description="the best evaluation: score is F1 where tags are of phrases, and else accuracy"
+        "score", description="the metric that selects the best checkpoint; score: F1 for phrase tags, else accuracy"
     )
 
 
@@ -99,7 +100,7 @@ class TaggedWords(NamedTuple):
 class TagBatch(NamedTuple):
     pieces: Pieces
     mask: Tensor | None  # (batch, words)
-    tags: Tensor  # (batch, words), UNSEEN where the training part has not what is gold
+    tags: Tensor  # (batch, words), UNSEEN where the gold tag is not in the training part
     fresh: bool = True
     has_unseen: bool = False
 
@@ -110,7 +111,7 @@ class TagBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedWord:
-    """A word with its tag and the tag's probability, and the characters [start, stop) of the text that it is."""
+    """A word with its tag, the tag's probability, and the characters [start, stop) of the word in the text."""
 
     word: str
     tag: str
@@ -132,7 +133,7 @@ class TaggedSpan:
 
 @dataclass(frozen=True)
 class TaggedText:
-    """A sentence's words, and its phrases where tags are of phrases."""
+    """A sentence's words, and its phrases if the tags are phrase tags."""
 
     text: str
     words: list[TaggedWord]
@@ -159,7 +160,11 @@ class TaggedText:
 
 
 class Tagger(ReadsText, ExampleTask):
-    """emission_t = W dropout(h_t) + b, h_t being the body's vector of word t;  p(tags) = CRF(emissions), or the product of softmaxes."""
+    """Scores from the body's vector h_t of each word t, and a CRF or independent softmaxes over them.
+
+    emission_t = W dropout(h_t) + b
+    p(tags) = CRF(emissions), or prod_t softmax(emission_t)[tag_t]
+    """
 
     can_bucket = True
 
@@ -173,7 +178,8 @@ class Tagger(ReadsText, ExampleTask):
         self.labels = Labels.of(tag_parts(tag)[1] for tag in tags.names if tag != OUTSIDE) if self.scheme else None
         if config.best == "f1" and not self.scheme:
             raise UserError(
-                "task.best=f1 is for tags of phrases, and these are none; leave it out, or set task.best=accuracy"
+                "task.best=f1 needs phrase tags such as B-PER, and these are not; leave it out, or set"
+                " task.best=accuracy"
             )
         allowed = allowed_transitions(tags.names, self.scheme) if self.scheme else None
         self.dropout = nn.Dropout(config.dropout)
@@ -193,14 +199,15 @@ class Tagger(ReadsText, ExampleTask):
         return {"loss": Term(loss, self.counts(batch)["loss"])}, None
 
     def word_losses(self, emissions: Tensor, batch: TagBatch) -> Tensor:
-        """-log p of each word's tag by itself (batch, words)."""
+        """Return -log p of each word's tag, independently (batch, words)."""
         losses = F.cross_entropy(
             emissions.float().flatten(0, 1), batch.tags.flatten(), reduction="none", ignore_index=UNSEEN
         )
         return losses.view_as(batch.tags)
 
     def row_losses(self, batch: TagBatch) -> list[list[float]]:
-        """Without words whose gold tag is unseen; with a CRF, which tells tags together, without their sentences."""
+        """Return the loss of each sentence, without the words whose gold tag is unseen. With a CRF, which predicts tags
+        jointly, sentences with such words are left out."""
         emissions = self.emissions(batch)
         real = torch.ones_like(batch.tags, dtype=torch.bool) if batch.mask is None else batch.mask
         known = real & (batch.tags != UNSEEN)
@@ -209,44 +216,45 @@ class Tagger(ReadsText, ExampleTask):
             losses = -self.crf.log_likelihood(emissions, batch.tags.clamp(min=0), batch.mask) * known.any(1)
         else:
             losses = (self.word_losses(emissions, batch) * known).sum(1)
-        found: list[list[float]] = torch.stack([losses.double(), known.sum(1).double()], 1).tolist()
-        return found
+        rows: list[list[float]] = torch.stack([losses.double(), known.sum(1).double()], 1).tolist()
+        return rows
 
     def counts(self, batch: TagBatch) -> dict[str, Tensor]:
-        """Words."""
+        """Return the number of words."""
         tags, mask = batch.tags, batch.mask
         return {"loss": torch.full((), tags.numel(), device=tags.device) if mask is None else mask.sum()}
 
     def emissions(self, batch: TagBatch) -> Tensor:
-        """A score for every tag of every word (batch, words, tags)."""
+        """Return a score for every tag of every word (batch, words, tags)."""
         pieces = batch.pieces
         hidden, _ = self.body(pieces.inputs, pieces.mask)
         if not self.reader.is_whole:
             hidden = self.vector_of(hidden, pieces)
-        found: Tensor = self.output(self.dropout(hidden))
-        return found
+        emissions: Tensor = self.output(self.dropout(hidden))
+        return emissions
 
     def encode(self, examples: Sequence[Sentence]) -> list[TaggedWords]:
         encoded = self.reader.encode([example.words for example in examples])
         return [TaggedWords(words, self.tag_ids(example)) for words, example in zip(encoded, examples, strict=True)]
 
     def tag_ids(self, example: Sentence) -> list[int]:
-        """The tags as they are learnt."""
+        """Return the ids of a sentence's tags, in the scheme of training."""
         return [self.tags.find(tag) for tag in learnt_tags(example.tags or (), self.scheme)]
 
     def label_table(self) -> Labels:
         return self.tags if self.labels is None else self.labels
 
     def gold_labels(self, example: Sentence) -> Iterator[tuple[str, str]]:
-        """Tags, or the labels of phrases. A tag that is of no phrase is refused where others are."""
+        """Iterate over the tags, or over the labels of phrases. Raises UserError for a tag that is not a phrase tag if
+        the others are."""
         for number, tag in enumerate(example.tags or (), start=1):
             place = f"{example.id}, word {number}"
             if self.labels is None:
                 yield tag, place
             elif not is_phrase_tag(tag):
                 raise UserError(
-                    f"{place}: the tag {named(tag)} is of no phrase, as those of the training part are; mend it, or see"
-                    " data.tags"
+                    f"{place}: the tag {named(tag)} is not a phrase tag, and those of the training part are; correct"
+                    " it, or check data.tags"
                 )
             elif tag != OUTSIDE:
                 yield tag_parts(tag)[1], place
@@ -268,46 +276,48 @@ class Tagger(ReadsText, ExampleTask):
 
     @torch.no_grad()
     def predict(self, batch: TagBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[list[str]]:
-        """Every sentence's tags, phrases in IOB2."""
+        """Return every sentence's tags, phrases in IOB2."""
         emissions = self.emissions(batch)
-        found = self.crf.viterbi(emissions, batch.mask)[0] if self.crf is not None else emissions.argmax(-1)
-        return [self.written(tags) for tags in self.rows(found, batch.mask)]
+        tags = self.crf.viterbi(emissions, batch.mask)[0] if self.crf is not None else emissions.argmax(-1)
+        return [self.tag_names(ids) for ids in self.rows(tags, batch.mask)]
 
-    def rows(self, found: Tensor, mask: Tensor | None) -> list[list[int]]:
-        lengths = [found.shape[1]] * len(found) if mask is None else mask.sum(1).tolist()
-        return [row[:length] for row, length in zip(found.tolist(), lengths, strict=True)]
+    def rows(self, tags: Tensor, mask: Tensor | None) -> list[list[int]]:
+        lengths = [tags.shape[1]] * len(tags) if mask is None else mask.sum(1).tolist()
+        return [row[:length] for row, length in zip(tags.tolist(), lengths, strict=True)]
 
-    def written(self, ids: Sequence[int]) -> list[str]:
+    def tag_names(self, ids: Sequence[int]) -> list[str]:
         tags = [self.tags.names[id] for id in ids]
         return convert_tags(tags, "iob2") if self.scheme else tags
 
     def tag(
         self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None
     ) -> list[list[tuple[str, float]]]:
-        """The tag of every word and its probability. A sentence that is refused is named by its number."""
-        told = self.tag_with_probabilities(sentences, numbers)
-        chosen = [probs.gather(-1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0].tolist() for ids, probs in told]
+        """Return the tag of every word and its probability. Errors name a sentence by its number."""
+        tagged = self.tag_with_probabilities(sentences, numbers)
+        chosen = [
+            probs.gather(-1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0].tolist() for ids, probs in tagged
+        ]
         return [
-            list(zip(self.written(ids), shares, strict=True)) for (ids, _), shares in zip(told, chosen, strict=True)
+            list(zip(self.tag_names(ids), shares, strict=True)) for (ids, _), shares in zip(tagged, chosen, strict=True)
         ]
 
     @torch.no_grad()
     def tag_with_probabilities(
         self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None
     ) -> list[tuple[list[int], Tensor]]:
-        """Of every sentence the ids of its tags, and the probability of each tag of each word (words, tags), by
-        `self.tags`."""
+        """Return for every sentence the ids of its tags, and the probability of every tag for every word (words, tags);
+        ids index `self.tags`."""
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         for number, words in zip(numbers, sentences, strict=True):
             check_is_text(" ".join(words), f"sentence {number}")
         encoded = [TaggedWords(words, [0] * len(words.starts)) for words in self.reader.encode(sentences)]
         for number, each in zip(numbers, encoded, strict=True):
             self.check_length(each, f"sentence {number}")
-        there = sorted((row for row, words in enumerate(sentences) if words), key=lambda row: len(sentences[row]))
-        told: dict[int, tuple[list[int], Tensor]] = {}
+        order = sorted((row for row, words in enumerate(sentences) if words), key=lambda row: len(sentences[row]))
+        tagged: dict[int, tuple[list[int], Tensor]] = {}
         with evaluating([self]):
-            for start in range(0, len(there), BATCH):
-                rows = there[start : start + BATCH]
+            for start in range(0, len(order), BATCH):
+                rows = order[start : start + BATCH]
                 batch = to_device(self.collate([encoded[row] for row in rows]), next(self.parameters()).device)
                 emissions = self.emissions(batch)
                 if self.crf is not None:
@@ -315,45 +325,45 @@ class Tagger(ReadsText, ExampleTask):
                 else:
                     best, probs = emissions.argmax(-1), emissions.float().softmax(-1)
                 for row, ids, shares in zip(rows, self.rows(best, batch.mask), probs.cpu(), strict=True):
-                    told[row] = (ids, shares[: len(ids)])
-        nothing = torch.zeros(0, len(self.tags))
-        return [told.get(row, ([], nothing)) for row in range(len(sentences))]
+                    tagged[row] = (ids, shares[: len(ids)])
+        no_words = torch.zeros(0, len(self.tags))
+        return [tagged.get(row, ([], no_words)) for row in range(len(sentences))]
 
     def measure(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> Measured:
         golds = self.golds(examples)
-        found = score_spans(golds, predictions) if self.scheme else None
+        spans = score_spans(golds, predictions) if self.scheme else None
         right = sum(
             a == b for gold, tags in zip(golds, predictions, strict=True) for a, b in zip(gold, tags, strict=True)
         )
         accuracy = 100 * right / max(sum(map(len, golds)), 1)
-        if found is None:
+        if spans is None:
             return Measured({"accuracy": accuracy}, f"accuracy {accuracy:.2f}")
         values = {
-            "f1": 100 * found.f1,
-            "precision": 100 * found.precision,
-            "recall": 100 * found.recall,
+            "f1": 100 * spans.f1,
+            "precision": 100 * spans.precision,
+            "recall": 100 * spans.recall,
             "accuracy": accuracy,
         }
         return Measured(values, ", ".join(f"{name} {value:.2f}" for name, value in values.items()).replace("f1", "F1"))
 
     def intervals(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> dict[str, Interval]:
-        """What each measure would be on other sentences of the same kind."""
+        """Return the interval of each metric over resampled sentences."""
         golds = self.golds(examples)
         right = [
             sum(a == b for a, b in zip(gold, tags, strict=True)) for gold, tags in zip(golds, predictions, strict=True)
         ]
         shares = {"accuracy": (right, [len(gold) for gold in golds])}
         if self.scheme:
-            found = [score.total for score in score_sentences(golds, predictions)]
+            totals = [score.total for score in score_sentences(golds, predictions)]
             matched, gold, predicted = (
-                [getattr(each, name) for each in found] for name in ("matched", "gold", "predicted")
+                [getattr(total, name) for total in totals] for name in ("matched", "gold", "predicted")
             )
             f1 = [2 * count for count in matched], [a + b for a, b in zip(gold, predicted, strict=True)]
             shares = {"f1": f1, "precision": (matched, predicted), "recall": (matched, gold), **shares}
         return {name: share_interval(*counts, samples=SAMPLES).times(100) for name, counts in shares.items()}
 
     def report(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> tuple[str, str]:
-        """A line a label, and which tags were taken for which."""
+        """Return the scores of each label, and the confusion table of tags."""
         golds = self.golds(examples)
         flat = [tag for tags in golds for tag in tags], [tag for tags in predictions for tag in tags]
         confusion = count_confusion(*flat, sorted({*flat[0], *flat[1]}))
@@ -364,7 +374,7 @@ class Tagger(ReadsText, ExampleTask):
         return [learnt_tags(example.tags or (), "iob2" if self.scheme else None) for example in examples]
 
     def sentence_scores(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[float]:
-        """The share of words whose tag is right."""
+        """Return the accuracy of each sentence."""
         pairs = zip(self.golds(examples), predictions, strict=True)
         return [100 * sum(a == b for a, b in zip(gold, tags, strict=True)) / max(len(gold), 1) for gold, tags in pairs]
 
@@ -373,7 +383,7 @@ class Tagger(ReadsText, ExampleTask):
         return [tag_statistics(gold, tags, phrases=self.scheme is not None) for gold, tags in pairs]
 
     def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, Any]:
-        """The sentence, both its tags, and the words whose tag is wrong, counted from 1."""
+        """Describe a sentence: gold and predicted tags, and the words whose tag is wrong, counted from 1."""
         golds = self.golds([example])[0]
         wrong = [
             {"word": number, "gold": gold, "predicted": tag}
@@ -384,21 +394,21 @@ class Tagger(ReadsText, ExampleTask):
 
     @property
     def best(self) -> str:
-        """The name of what the best evaluation is told by."""
+        """The metric that selects the best checkpoint."""
         return self.config.best if self.config.best != "score" else "f1" if self.scheme else "accuracy"
 
-    def judges(self, given: Given) -> Judged:
+    def judges(self, given: ModelInput) -> Judged:
         check_not_empty(given.text)
         words = split_words(given.text)
         (tags,) = self.tag([[word.text for word in words]])
-        found = TaggedText.of(given.text, words, tags, self.scheme is not None)
+        tagged = TaggedText.of(given.text, words, tags, self.scheme is not None)
         return Judged(
-            words=tuple(JudgedWord(word.word, word.tag, word.probability) for word in found.words),
-            spans=tuple(JudgedSpan(span.label, span.text, span.probability) for span in found.spans),
+            words=tuple(JudgedWord(word.word, word.tag, word.probability) for word in tagged.words),
+            spans=tuple(JudgedSpan(span.label, span.text, span.probability) for span in tagged.spans),
         )
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """What a tag scores at a word, before tags are told together."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain the score of a tag at a word, before the CRF."""
         words, place = [word.text for word in split_words(given.text)], place or 1
         check_not_empty(" ".join(words))
         if place > len(words):
@@ -411,10 +421,8 @@ class Tagger(ReadsText, ExampleTask):
                 inputs, None, *(part.expand(len(tokens_of(inputs)), -1) for part in (pieces.starts, pieces.ends))
             )
             hidden, _ = self.body(rows.inputs, None)
-            found: Tensor = self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))[
-                :, place - 1
-            ].float()
-            return found
+            scores: Tensor = self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))
+            return scores[:, place - 1].float()
 
         tag = chosen_label(self.tags.names, emissions, pieces.inputs, of)
         tokens, own = named_places(self.reader.tokenizer, encoded.tokens)
@@ -429,20 +437,20 @@ class Tagger(ReadsText, ExampleTask):
         facts = {"tags": list(plain_tags(names).names), "scored_tags": list(names)} if self.scheme else {}
         return [
             ReadingProgram(
-                "tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts
+                "tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=USAGE, facts=facts
             )
         ]
 
     def scored(self, given: Traced) -> tuple[Tensor, Tensor]:
-        """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of
-        phrases IOB2's."""
+        """Return a score for every tag of every word, and the best tags: for a CRF the best sequence, for phrases in
+        IOB2."""
         words = given.words
         scores = self.emissions(TagBatch(given.texts[0], words, words))
         tags = scores.argmax(-1) if self.crf is None else self.crf.viterbi(scores, words)[0]
         if self.scheme:
             plain = plain_tags(self.tags.names)
             table = torch.tensor([*plain.after, plain.first], device=tags.device)  # (tag before or none, tag)
-            # Padded, then cut: a length of one less would make torch.export ask whether it is one.
+            # Pad, then cut: for a length of one less, torch.export would ask whether it is one.
             before = F.pad(tags, (1, 0), value=len(plain.after))[:, :-1]
             tags = table[before, tags]
         return scores, tags.masked_fill(~words, 0)
@@ -453,7 +461,7 @@ def learnt_tags(tags: Sequence[str], scheme: str | None) -> list[str]:
 
 
 def scheme_of(tags: Sequence[str], config: TaggingConfig) -> str | None:
-    """The scheme that phrases are learnt in; None where tags are no phrases', or are to be learnt as they stand."""
+    """Return the scheme in which phrases are learnt; None if the tags are not phrase tags, or are kept as they are."""
     phrases = all(map(is_phrase_tag, tags)) and any(tag != OUTSIDE for tag in tags)
     return config.scheme if phrases and config.scheme != "none" else None
 
@@ -461,21 +469,20 @@ def scheme_of(tags: Sequence[str], config: TaggingConfig) -> str | None:
 def train_tagging_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Sentence], config: TaggingConfig
 ) -> dict[str, Any]:
-    """A tokenizer of words or pieces, and a table of tags: of phrases all that the scheme has for each of their
-    labels."""
-    found = {tag for example in examples for tag in example.tags or ()}
-    if len(found) == 1:
+    """Train a tokenizer, and build the table of tags: for phrases, all tags of the scheme for each of their labels."""
+    tags = {tag for example in examples for tag in example.tags or ()}
+    if len(tags) == 1:
         raise UserError(
-            f"every word of the training part has the tag {named(*found)}, so there is nothing to tell apart; see"
+            f"every word of the training part has the tag {named(*tags)}, so there is nothing to tell apart; check"
             " data.tags"
         )
-    if scheme := scheme_of(sorted(found), config):
-        labels = {tag_parts(tag)[1] for tag in found if tag != OUTSIDE}
+    if scheme := scheme_of(sorted(tags), config):
+        labels = {tag_parts(tag)[1] for tag in tags if tag != OUTSIDE}
         prefixes = SCHEMES[scheme].replace(OUTSIDE, "")
-        found = {OUTSIDE} | {f"{prefix}-{label}" if label else prefix for label in labels for prefix in prefixes}
+        tags = {OUTSIDE} | {f"{prefix}-{label}" if label else prefix for label in labels for prefix in prefixes}
     return {
         "tokenizer": train(Texts(lambda: (one_word_each(example.words) for example in examples)), []),
-        "tags": Labels.of(found),
+        "tags": Labels.of(tags),
     }
 
 
@@ -487,18 +494,18 @@ TAGS = {"tokenizer": Tokenizer, "tags": Labels}
 
 
 class SentenceRow(Section):
-    text: str | list[str] = Field(description="a sentence, or its words in a list")
+    text: str | list[str] = Field(description="a sentence, or a list of its words")
 
 
 class TagOptions(Options):
-    tokenised: bool = Field(False, description="words stand apart by spaces already; nothing else is split")
+    tokenised: bool = Field(False, description="the text is tokenized: split it at spaces only")
 
 
 def tag_rows(
     tasks: Sequence[Tagger], rows: Sequence[SentenceRow], options: TagOptions, numbers: Sequence[int]
 ) -> list[TaggedText]:
     texts = [row.text for row in rows]
-    cut = [
+    split = [
         (
             listed_words(text)
             if not isinstance(text, str)
@@ -508,9 +515,9 @@ def tag_rows(
         )
         for text in texts
     ]
-    tags = tasks[0].tag([[word.text for word in words] for words in cut], numbers)
-    whole = [text if isinstance(text, str) else " ".join(text) for text in texts]
-    return [TaggedText.of(*each, tasks[0].scheme is not None) for each in zip(whole, cut, tags, strict=True)]
+    tags = tasks[0].tag([[word.text for word in words] for words in split], numbers)
+    joined = [text if isinstance(text, str) else " ".join(text) for text in texts]
+    return [TaggedText.of(*columns, tasks[0].scheme is not None) for columns in zip(joined, split, tags, strict=True)]
 
 
 def tagged_objects(number: int, row: SentenceRow, tagged: TaggedText | None, options: TagOptions) -> Objects:
@@ -529,7 +536,7 @@ def as_spans(each: Answered[SentenceRow, TaggedText]) -> str:
 
 
 def as_inline(each: Answered[SentenceRow, TaggedText]) -> str:
-    """The line as it stood, with marks in it."""
+    """Return the line with its tags or phrases marked in it."""
     tagged = each.answer
     assert tagged is not None
     if tagged.spans:
@@ -548,13 +555,14 @@ def as_inline(each: Answered[SentenceRow, TaggedText]) -> str:
 def check_format(task: Tagger, format: str, options: TagOptions) -> None:
     if format == "spans" and task.scheme is None:
         raise UserError(
-            "--format spans is for tags of phrases, such as B-PER, and those of this run are of single words"
+            "--format spans needs phrase tags, such as B-PER, and this run tags single words; use --format conll or"
+            " inline"
         )
 
 
 def sentence_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[SentenceRow] | None:
-    """The words of a CoNLL or CoNLL-U file, of CoNLL in the column that the run was trained with, where that was a
-    number; or of a format of one's own that has words."""
+    """Read the words of a CoNLL or CoNLL-U file, or of a user's format that has words. The column of a CoNLL file is
+    that of the run's training data, if that was a number."""
     format = find_format(path) if formats_named(path) else "lines"
     has_words = FORMATS[format].sentences is not None or (FORMATS[format].has_lists and format != "jsonl")
     if columns or not has_words:
@@ -567,12 +575,12 @@ def sentence_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator
 
 
 def without_places(task: Tagger, tags: Iterable[str]) -> list[str]:
-    """Tags without what says where a phrase begins."""
+    """Return tags without the prefix that marks a position in a phrase."""
     return [tag.partition("-")[2] or tag if task.scheme is not None else tag for tag in tags]
 
 
 TAG: Use[SentenceRow, TaggedText] = Use(
-    about="give words their tags: parts of speech, names",
+    about="tag words: parts of speech, names",
     row=SentenceRow,
     options=TagOptions,
     answer=tag_rows,
@@ -591,9 +599,9 @@ TAG: Use[SentenceRow, TaggedText] = Use(
         own_labels=lambda task, example: without_places(task, example.tags),
         is_quick=True,
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, is a sentence. It is cut into words first,
-punctuation apart; with --tokenised it is cut at spaces alone, for text whose words stand apart already. A line's
-words come out as soon as they are there.
+    help="""Each TEXT, or else each line of standard input or of --file, is a sentence. It is split into words and
+punctuation first. With --tokenised it is split at spaces only, for text that is tokenized already. The words of a line
+are printed as soon as they are ready.
 
   clew tag runs/conll-tagger 'Ada Lovelace met Mr. Babbage in London.' --format inline
   echo 'Ada Lovelace met Mr. Babbage in London.' | clew tag runs/conll-tagger
@@ -604,14 +612,14 @@ words come out as soon as they are there.
   clew tag runs/ewt-tagger --file corpus.conllu
   clew tag runs/conll-tagger --file letters.csv --text body
 
-Of a CoNLL or CoNLL-U file (.conll, .conllu) the words are tagged as they stand; what else it has is not looked at. Of
-a table (.csv, .tsv, .jsonl) --text names the column, by name or number, that has a sentence in each of its cells.
+In a CoNLL or CoNLL-U file (.conll, .conllu) the words are tagged as they are; the other columns are ignored. In a
+table (.csv, .tsv, .jsonl) --text is the name or number of the column with the sentences.
 
---format conll has a line a word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans has a
-line a phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line too. inline has a line a sentence, as it stood,
-with `[PER Ada Lovelace]` for a phrase, or `rains/VERB` where tags are of single words. json has one object a sentence
-with its words and phrases. start and stop count the characters of the line, the first being 0; stop is behind the
-last.""",
+--format conll prints one line per word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans
+prints one line per phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line after each sentence. inline prints
+each sentence with its phrases marked as `[PER Ada Lovelace]`, or with the tags of single words as `rains/VERB`. json
+prints one object per sentence with its words and phrases. start and stop are characters of the line, counted from 0;
+stop is exclusive.""",
 )
 
 TAGGING = TaskEntry(

@@ -1,17 +1,16 @@
-"""A task on texts, for one's own: what is left to say is its target, its logits, its loss, its predictions and how they
-are measured.
+"""The base of your own task on texts: you define its target, logits, loss, predictions and metrics.
 
     class Mine(TextTask):
         def target(self, example): ...           a number, or numbers, of an example
-        def logits(self, batch: TextBatch): ...  of self.hidden(batch) or self.mean(batch); by its type an export knows what it takes
+        def logits(self, batch: TextBatch): ...  from self.hidden(batch) or self.mean(batch); exports need the type
         def loss(self, batch): ...               the sum over the rows
-        def predictions(self, batch): ...        one a row, as JSON has them
+        def predictions(self, batch): ...        one per row, as in JSON
         def sentence_scores(self, examples, predictions): ...
         def measure(self, examples, predictions): ...
 
-    TASKS["mine"] = text_task(Mine, MineConfig, text_use("what it tells of a text"))
+    TASKS["mine"] = text_task(Mine, MineConfig, text_use("what it predicts of a text"))
 
-A file with these lines is given to a verb with `--code`.
+Pass a file with these lines to any verb with `--code`.
 """
 
 from collections.abc import Sequence
@@ -39,9 +38,9 @@ from clew.text.train import Texts
 from clew.text.words import words_of
 
 BATCH = 128
-"""Texts that are answered at a time."""
+"""Texts per batch of predictions."""
 LONGEST = 512
-"""Tokens of a training text at most, where the config has no `longest`."""
+"""The most tokens of a training text, if the config has no `longest`."""
 
 
 class EncodedText(NamedTuple):
@@ -60,12 +59,12 @@ class TextBatch(NamedTuple):
 
 
 class TextTask(ReadsText, ExampleTask):
-    """A task over texts, each example with a `text`; any body that reads one sequence."""
+    """A task on texts: each example has a `text`. Works with any body that reads one sequence."""
 
     reader: WordReader
     can_bucket = True
     best = "loss"
-    """What the best evaluation is told by: loss, or the name of something that `measure` gives, highest being best."""
+    """What selects the best checkpoint: the lowest "loss", or the highest value of a metric that `measure` returns."""
 
     def __init__(self, body: Any, reader: WordReader, config: Any):
         super().__init__()
@@ -74,41 +73,41 @@ class TextTask(ReadsText, ExampleTask):
         self.config = config
 
     def target(self, example: Any) -> Any:
-        """What is to be told of an example: a number, or numbers."""
+        """Return what is to be predicted of an example: a number, or numbers."""
         raise NotImplementedError
 
     def loss(self, batch: TextBatch) -> Tensor:
-        """The sum over the rows of a batch."""
+        """Return the loss, summed over the rows of a batch."""
         raise NotImplementedError
 
     def predictions(self, batch: TextBatch) -> list[Any]:
-        """What is told of each row, as JSON has it."""
+        """Return the prediction of each row, in a form that JSON can hold."""
         raise NotImplementedError
 
     @torch.no_grad()
     def predict(self, batch: TextBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[Any]:
-        """The same, as an evaluation asks for it. How tokens are written, and by which seed, is for tasks that write
-        some."""
+        """Return the predictions, in the signature of an evaluation. Only tasks that generate tokens use the other
+        arguments."""
         return self.predictions(batch)
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Measured:
-        """Numbers of all predictions together."""
+        """Return metrics over all predictions."""
         return Measured({}, "")
 
     def forward(self, batch: TextBatch, state: State = None) -> tuple[dict[str, Term], State]:
         return {"loss": Term(self.loss(batch), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: TextBatch) -> dict[str, Tensor]:
-        """Rows."""
+        """Return the number of rows."""
         return {"loss": torch.full((), len(batch.targets), device=batch.targets.device)}
 
     def hidden(self, batch: TextBatch) -> Tensor:
-        """The body's vectors (batch, length, dim)."""
-        found: Tensor = self.body(batch.text.inputs, batch.text.mask)[0]
-        return found
+        """Return the body's vectors (batch, length, dim)."""
+        hidden: Tensor = self.body(batch.text.inputs, batch.text.mask)[0]
+        return hidden
 
     def mean(self, batch: TextBatch) -> Tensor:
-        """The mean of each text's vectors (batch, dim)."""
+        """Return the mean of each text's vectors (batch, dim)."""
         hidden, mask = self.hidden(batch), batch.text.mask
         if mask is None:
             return hidden.mean(1)
@@ -120,14 +119,14 @@ class TextTask(ReadsText, ExampleTask):
         return [EncodedText(text, self.checked_target(example)) for text, example in zip(texts, examples, strict=True)]
 
     def checked_target(self, example: Any) -> Any:
-        """The target; an example that has none is refused by its place."""
+        """Return the target. Raises UserError with the example's place in the data if it has none."""
         try:
             return self.target(example)
         except (ValueError, KeyError) as error:
             label = getattr(example, "label", "")
             raise UserError(
-                f"{example.id}: {type(self).__name__} has no target for the label {label!r} ({error}); mend it, or"
-                " leave the example out"
+                f"{example.id}: {type(self).__name__} has no target for the label {label!r} ({error}); correct the"
+                " label, or leave the example out"
             ) from error
 
     def encode_texts(self, texts: Sequence[str]) -> list[EncodedWords]:
@@ -155,55 +154,55 @@ class TextTask(ReadsText, ExampleTask):
         )
 
     def answer_texts(self, texts: Sequence[str], numbers: Sequence[int] | None = None) -> list[Any]:
-        """What is predicted of texts; one that is refused is named by its number."""
+        """Return the prediction for each text. Errors name a text by its number."""
         numbers = range(1, len(texts) + 1) if numbers is None else numbers
         for text, number in zip(texts, numbers, strict=True):
             check_is_text(text, f"text {number}")
-        nothing = self.blank_target()
-        encoded = [EncodedText(each, nothing) for each in self.encode_texts(texts)]
+        blank = self.blank_target()
+        encoded = [EncodedText(each, blank) for each in self.encode_texts(texts)]
         for each, number in zip(encoded, numbers, strict=True):
             self.check_length(each, f"text {number}")
         order = sorted(range(len(encoded)), key=lambda row: self.lengths(encoded[row]))
-        found: dict[int, Any] = {}
+        predictions: dict[int, Any] = {}
         device = next(self.parameters()).device
         with evaluating([self]):
             for start in range(0, len(order), BATCH):
                 rows = order[start : start + BATCH]
                 batch = to_device(self.collate([encoded[row] for row in rows]), device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [found[row] for row in range(len(texts))]
+                predictions |= dict(zip(rows, self.predict(batch), strict=True))
+        return [predictions[row] for row in range(len(texts))]
 
     def blank_target(self) -> Any:
-        """The target of a text that is asked about; no answer looks at it."""
+        """The placeholder target of a text to predict; it does not affect the prediction."""
         return 0.0
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[float]:
-        """A number an example, higher being better: 100 where the prediction is the label, unless a task says more."""
+        """Return a score per example, higher is better. By default 100 if the prediction equals the label, else 0."""
         return [
             100.0 * (str(prediction) == example.label)
             for example, prediction in zip(examples, predictions, strict=True)
         ]
 
     def described(self, example: Any, prediction: Any) -> dict[str, Any]:
-        """An example and what was predicted of it, as a person reads them."""
-        return {"source": example.text, "target": str(example.label), "prediction": in_short(prediction)}
+        """Describe an example and its prediction for a person."""
+        return {"source": example.text, "target": str(example.label), "prediction": format_prediction(prediction)}
 
 
-def in_short(prediction: Any) -> str:
-    """A prediction as a person reads it: numbers to four digits."""
+def format_prediction(prediction: Any) -> str:
+    """Format a prediction for a person: numbers with four digits."""
     return f"{prediction:.4g}" if isinstance(prediction, float) else str(prediction)
 
 
 def text_use(about: str, name: str = "prediction") -> Use[TextRow, Any]:
-    """Rows are texts, an answer is a prediction: `{"text": ..., name: ...}` in JSON, and `prediction<TAB>text` on a
-    line."""
+    """A use whose rows are texts and whose answers are predictions: `{"text": ..., name: ...}` in JSON, and
+    `prediction<TAB>text` as a line."""
 
     def answer(tasks: Sequence[Any], rows: Sequence[TextRow], options: Options, numbers: Sequence[int]) -> list[Any]:
-        found: list[Any] = tasks[0].answer_texts([row.text for row in rows], numbers)
-        return found
+        predictions: list[Any] = tasks[0].answer_texts([row.text for row in rows], numbers)
+        return predictions
 
     def line(each: Answered[TextRow, Any]) -> str:
-        return "" if each.answer is None else f"{in_short(each.answer)}\t{' '.join(each.row.text.split())}"
+        return "" if each.answer is None else f"{format_prediction(each.answer)}\t{' '.join(each.row.text.split())}"
 
     return Use(
         about=about,
@@ -219,8 +218,8 @@ def text_use(about: str, name: str = "prediction") -> Use[TextRow, Any]:
 def text_task(
     task: type[TextTask], config: type[TaskSection], use: Use[Any, Any], *, verb: str = "predict", kind: Kind = LABELLED
 ) -> TaskEntry:
-    """The entry of a task on texts: any body, one tokenizer of the training texts. Its runs are asked by `clew
-    predict`, or by another verb that the command has."""
+    """Return the entry of a task on texts, for any body, with one tokenizer trained on the training texts. Its runs
+    answer `clew predict`, or another `verb` of the command line."""
 
     def build(body: Any, vocabularies: dict[str, Any], config: Any) -> nn.Module:
         return task(body, WordReader.of(body, vocabularies), config)
@@ -235,10 +234,10 @@ def text_task(
 
 
 def train_text_vocabulary(train: TrainTokenizer, joint: bool, examples: Sequence[Any], config: Any) -> dict[str, Any]:
-    """One tokenizer, of the texts."""
+    """Train one tokenizer on the texts."""
     return {"tokenizer": train(Texts(lambda: (one_word_each(words_of(example.text)) for example in examples)), [])}
 
 
-def watch_texts(**more: Any) -> Watch[Any, Any]:
-    """What a server counts of a text task's rows."""
-    return Watch(tokens=lambda task, row: tokens_read(task.reader.tokenizer, [row.text], by_words=True), **more)
+def watch_texts(**fields: Any) -> Watch[Any, Any]:
+    """Return what a server monitors of a text task; `fields` are further fields of `Watch`."""
+    return Watch(tokens=lambda task, row: tokens_read(task.reader.tokenizer, [row.text], by_words=True), **fields)

@@ -1,6 +1,6 @@
-"""Transcription by connectionist temporal classification: a sound in, what is said out, a symbol or a blank for every
-frame (Graves et al. 2006). Any body that reads one sequence; the same task reads lines of writing column by column
-(`task.input=columns`)."""
+"""Speech recognition by connectionist temporal classification: a sound in, its transcript out, with a symbol or a blank
+for every frame (Graves et al. 2006). Any body that reads one sequence. The same task reads lines of handwriting column
+by column (`task.input=columns`)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -23,7 +23,7 @@ from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.shared.heard_scores import explain_heard
 from clew.tasks.shared.input_lengths import file_in, places_read
 from clew.tasks.shared.input_reading import ReadsInput
@@ -34,7 +34,7 @@ from clew.tasks.uses.spelling import Spelling
 from clew.text.tokenizer import Tokenizer
 
 BATCH_FRAMES = 65_536
-"""Frames that are transcribed at a time, padding counted."""
+"""Frames per batch when transcribing, including padding."""
 
 
 class TranscriptionConfig(TaskSection):
@@ -42,17 +42,17 @@ class TranscriptionConfig(TaskSection):
 
     name: Literal["transcription"] = "transcription"
     input: Annotated[Part, one_of("reader of sounds or lines", SPELLED)] = Field(
-        "log_mel", description="how a sound is read, or a line of writing: log_mel, columns"
+        "log_mel", description="the reader of sounds or lines of handwriting: log_mel, columns"
     )
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads")
-    beams: int = Field(1, ge=1, description="1: the best path; more: prefix beam search with so many prefixes")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of the output layer's input")
+    beams: int = Field(1, ge=1, description="1: the best path; more: prefix beam search with this many prefixes")
     longest: int = Field(2000, ge=1, description="training sounds with more frames than this are left out, and counted")
-    measures: list[str] = Field(["wer", "cer"], description="what is transcribed is held against its text by these")
-    best: str = Field("wer", description="the best evaluation: the lowest wer, cer or loss")
+    measures: list[str] = Field(["wer", "cer"], description="metrics that compare transcripts with the reference texts")
+    best: str = Field("wer", description="what selects the best checkpoint: the lowest wer, cer or loss")
 
 
 class Spoken(NamedTuple):
-    """An example: its sound, and the ids of what is said."""
+    """An example: its sound, and the ids of its transcript."""
 
     input: Input
     target: list[int]
@@ -67,10 +67,11 @@ class SpokenBatch(NamedTuple):
 
 
 class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
-    """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's
-    vectors.
+    """Symbols of frames, from the body's vectors h of a sound x.
 
-    The blank is the symbol behind those of the tokenizer.
+        p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t]
+
+    The blank is the symbol after those of the tokenizer.
     """
 
     config: TranscriptionConfig
@@ -94,45 +95,45 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
         return self.config.best
 
     def logits(self, batch: SpokenBatch) -> Tensor:
-        """(batch, frames, symbols)."""
+        """Return scores (batch, frames, symbols)."""
         hidden = self.body(batch.inputs, batch.mask)[0]
-        found: Tensor = self.output(self.dropout(hidden))
-        return found
+        logits: Tensor = self.output(self.dropout(hidden))
+        return logits
 
     def forward(self, batch: SpokenBatch, state: State = None) -> tuple[dict[str, Term], State]:
         loss = self.ctc(self.logits(batch), batch.targets, batch.mask, batch.target_mask)
         return {"loss": Term(loss, self.counts(batch)["loss"])}, None
 
     def counts(self, batch: SpokenBatch) -> dict[str, Tensor]:
-        """Symbols of the texts."""
-        every = torch.full((), batch.targets.numel(), device=batch.targets.device)
-        return {"loss": (every if batch.target_mask is None else batch.target_mask.sum()).clamp(min=1)}
+        """Return the number of symbols in the texts."""
+        total = torch.full((), batch.targets.numel(), device=batch.targets.device)
+        return {"loss": (total if batch.target_mask is None else batch.target_mask.sum()).clamp(min=1)}
 
     def row_losses(self, batch: SpokenBatch) -> list[list[float]]:
         log_probs = self.ctc.log_likelihood(self.logits(batch), batch.targets, batch.mask, batch.target_mask)
-        lost = -log_probs.masked_fill(log_probs == -torch.inf, 0.0).double()
+        losses = -log_probs.masked_fill(log_probs == -torch.inf, 0.0).double()
         counts = (
-            torch.full_like(lost, batch.targets.shape[1])
+            torch.full_like(losses, batch.targets.shape[1])
             if batch.target_mask is None
             else batch.target_mask.sum(1).double()
         )
-        found: list[list[float]] = torch.stack([lost, counts], 1).tolist()
-        return found
+        rows: list[list[float]] = torch.stack([losses, counts], 1).tolist()
+        return rows
 
     def encode(self, examples: Sequence[Transcribed]) -> list[Spoken]:
         texts = self.target.encode_batch([example.text for example in examples])
-        found = []
+        encoded = []
         for example, ids in zip(examples, texts, strict=True):
             spoken = Spoken(self.reader.measured(example.input), [id for id in ids if id != self.target.end])
             needed = int(least_frames(torch.tensor([spoken.target])))
             if spoken.input.length < needed:
                 raise UserError(
                     f"{example.id}: {len(spoken.target)} symbols need at least {needed} frames, and the sound has"
-                    f" {spoken.input.length}; leave it out, or read more frames a second (task.input.hop_ms,"
+                    f" {spoken.input.length}; leave it out, or read more frames per second (task.input.hop_ms,"
                     " task.input.stack)"
                 )
-            found.append(spoken)
-        return found
+            encoded.append(spoken)
+        return encoded
 
     def without_target(self, given: Any) -> Spoken:
         return Spoken(self.reader.measured(given), [])
@@ -144,52 +145,54 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
 
     @torch.no_grad()
     def transcripts(self, batch: SpokenBatch, beams: int | None = None) -> list[Transcript]:
-        """The best of each row, searched with so many prefixes, with a language model where there is one."""
+        """Return the best transcript of each row, searched with `beams` prefixes, and with a language model if there is
+        one."""
         log_probs = self.logits(batch).float().log_softmax(-1)
         spelling = self.spelling
         beams = (self.config.beams if spelling is None else spelling.beams) if beams is None else beams
         if beams == 1 and spelling is None:
             return best_path(log_probs, batch.mask, blank=self.blank)
-        more: dict[str, Any] = {}
+        language_model: dict[str, Any] = {}
         if spelling is not None:
-            more = {
+            language_model = {
                 "language_model": spelling.model,
                 "alpha": spelling.weight,
                 "beta": spelling.bonus,
                 "end": self.blank,
             }
-        return [found[0] for found in prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank, **more)]
+        ranked = prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank, **language_model)
+        return [transcripts[0] for transcripts in ranked]
 
     def predict(self, batch: SpokenBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[str]:
-        asked = decoding.beams if decoding is not None and decoding.method == "beam" else None
-        return [self.text_of(found) for found in self.transcripts(batch, asked)]
+        beams = decoding.beams if decoding is not None and decoding.method == "beam" else None
+        return [self.text_of(transcript) for transcript in self.transcripts(batch, beams)]
 
     def text_of(self, transcript: Transcript) -> str:
         return self.target.decode(list(transcript.tokens)).strip()
 
     def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Heard]:
-        """What is said in each sound, in the order given; one that is refused is named."""
+        """Transcribe each sound, in the order given. Errors name the sound."""
         encoded = [self.without_target(sound) for sound in sounds]
         for sound, spoken in zip(sounds, encoded, strict=True):
             self.check_length(spoken, str(sound))
         lengths = torch.tensor([spoken.input.length for spoken in encoded]).reshape(-1, 1).numpy()
-        found: dict[int, Transcript] = {}
+        transcripts: dict[int, Transcript] = {}
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH_FRAMES):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.transcripts(batch, options.beams), strict=True))
+                transcripts |= dict(zip(rows, self.transcripts(batch, options.beams), strict=True))
         return [
             Heard(
                 str(sound),
-                self.text_of(found[row]),
-                found[row].log_prob,
-                self.looked(sound, encoded[row], found[row]) if options.with_attention else None,
+                self.text_of(transcripts[row]),
+                transcripts[row].log_prob,
+                self.looked(sound, encoded[row], transcripts[row]) if options.with_attention else None,
             )
             for row, sound in enumerate(sounds)
         ]
 
     def looked(self, sound: Any, spoken: Spoken, transcript: Transcript) -> Looked:
-        """p(a frame belongs to a letter | all letters, the sound), over all paths."""
+        """Return p(a frame belongs to a letter | all letters, the sound), over all paths."""
         batch = to_device(self.collate([spoken]), self.output.weight.device)
         with evaluating([self]):
             logits = self.logits(batch).float()
@@ -199,18 +202,18 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.canvas(sound)
         )
 
-    def spells(self, given: Given, config: Any = None) -> Heard:
+    def spells(self, given: ModelInput, config: Any = None) -> Heard:
         return self.transcribe([file_in(given, self.text_name)], TranscribeOptions(with_attention=True))[0]
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """log p of a text, or of one of its symbols, by the sound's bands and frames."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain log p of a text, or of one of its symbols, by the sound's bands and frames."""
         return explain_heard(self, given, of, place)
 
 
 def train_spoken_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: TranscriptionConfig
 ) -> dict[str, Any]:
-    """How sounds are read, and a tokenizer of the texts."""
+    """Build the reader of sounds, and a tokenizer of the transcripts."""
     reader = build_part("reader of sounds or lines", config.input, SPELLED).fitted(examples[0].input)
     return {"input": reader, "target": train([example.text for example in examples], [])}
 
@@ -221,9 +224,9 @@ def build_transcriber(body: Any, vocabularies: dict[str, Any], config: Transcrip
 
 class TranscribeOptions(Options):
     beams: int | None = Field(
-        None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given"
+        None, ge=1, description="prefixes of the beam search; 1 is the best path; by default the run's own number"
     )
-    with_attention: bool = Field(False, description="with where in its sound each letter lies")
+    with_attention: bool = Field(False, description="add the position of each letter in its sound")
 
 
 def transcribe_rows(
@@ -233,7 +236,7 @@ def transcribe_rows(
 
 
 TRANSCRIBE: Use[SoundRow, Heard] = Use(
-    about="write down what is said in sound files",
+    about="transcribe sound files",
     row=SoundRow,
     options=TranscribeOptions,
     answer=transcribe_rows,
@@ -241,9 +244,10 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     formats={"lines": as_lines},
     places=places_read,
     try_it=lambda example: (["speech.wav"], None),
-    help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
-`pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is
-said in it is one line of standard output; where there are several files, behind the file's name and a tab.
+    help="""Each FILE is the path of a sound file: WAV, and with `pip install 'clew[sound]'` FLAC, Ogg and MP3. For a
+run that reads lines of handwriting it is the path of a picture. Without FILE, each line of standard input or of --file
+is such a path. Each transcript is one line of standard output. If there are several files, the line starts with the
+file's name and a tab.
 
   clew transcribe runs/digits-speech three.wav
   clew transcribe runs/digits-speech *.wav
@@ -251,9 +255,9 @@ said in it is one line of standard output; where there are several files, behind
   clew transcribe runs/digits-speech three.wav --attention three.png
   clew transcribe runs/digits-speech three.wav --lm texts.txt --lm-weight 0.5
 
---attention draws where in its sound each letter lies: what the decoder looked at while it wrote it, or of a run
-trained by CTC how probably each frame belongs to it. --lm searches with a language model, which is for CTC: in a text
-file n-grams of the tokens are counted that the run writes, and a run is to be a language model of letters.""",
+--attention draws the position of each letter in its sound: the decoder's attention while it wrote the letter, or for a
+run trained with CTC the probability that a frame belongs to the letter. --lm searches with a language model (CTC
+only): n-grams of the run's tokens counted in a text file, or a run that is a language model of letters.""",
 )
 
 SPOKEN = {"input": AnyReader, "target": Tokenizer}

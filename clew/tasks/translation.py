@@ -1,5 +1,5 @@
-"""What a person does with a task from source to target: targets written for sources, and given ones scored and aligned,
-by one model or several together."""
+"""Using a sequence-to-sequence task: write targets for sources, and score and align given targets, with one model or an
+ensemble."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from clew.tasks.shared.sequence import SequenceBatch, SequenceToSequence, Sides, Written
 
 BATCH_TOKENS = 4096
-"""Places of a batch, padding counted."""
+"""Positions per batch, including padding."""
 
 Tasks = Sequence["SequenceToSequence"]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One target of a source. `log_prob` is of all its tokens and its end, `score` what it was chosen by; `str()` is
-    its text."""
+    """One target of a source. `log_prob` is that of all tokens and the end, `score` is what beam search ranked it by;
+    `str()` is the text."""
 
     source: str
     text: str
@@ -53,7 +53,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """A given target's tokens, its end the last, and the log-probability of each."""
+    """The tokens of a given target, the end token last, and the log probability of each."""
 
     source: str
     target: str
@@ -80,53 +80,54 @@ def translate(
     seed: int = 0,
     numbers: Sequence[int] | None = None,
 ) -> list[list[Translation]]:
-    """The best targets of every example's source, in the order given; several models write by the mean of their
-    log-probabilities.
+    """Write the best targets of every example's source, in the order given. Several models write together, by the mean
+    of their log probabilities.
 
-    A blank source has a blank target. Sources have `numbers`, 1, 2, ... where none are given: sampling draws by them,
-    and a source that is refused is named by its own. With `replace_unknown` a word that is unknown to the model is the
-    source's word that it looked at most.
+    A blank source has a blank target. `numbers` of the sources are 1, 2, ... by default: sampling is seeded by them,
+    and errors name a source by its number. With `replace_unknown`, an unknown word in the target is replaced by the
+    source word with the highest attention.
     """
     if replace_unknown:
         check_words(tasks)
     numbers = range(1, len(examples) + 1) if numbers is None else numbers
     encoded = encode_pairs(tasks, [example._replace(target="") for example in examples], numbers)
-    found = [[Translation(example.source, "", [], 0.0, 0.0)] for example in examples]
-    there = [row for row, example in enumerate(examples) if example.source.strip()]
+    translations = [[Translation(example.source, "", [], 0.0, 0.0)] for example in examples]
+    filled = [row for row, example in enumerate(examples) if example.source.strip()]
     with evaluating(tasks):
-        for rows, batch in batches(tasks[0], encoded, there, batch_tokens):
+        for rows, batch in batches(tasks[0], encoded, filled, batch_tokens):
             for row, written in zip(
                 rows, write_together(tasks, batch, config, seed, [numbers[row] for row in rows]), strict=True
             ):
-                found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written] or found[row]
+                hypotheses = [Translation(examples[row].source, *hypothesis) for hypothesis in written]
+                translations[row] = hypotheses or translations[row]
     if not (with_attention or replace_unknown):
-        return found
-    each = [(row, translation) for row in there for translation in found[row]]
-    aligned = align(
+        return translations
+    flat = [(row, translation) for row in filled for translation in translations[row]]
+    alignments = align(
         tasks,
-        [examples[row]._replace(target=one.text) for row, one in each],
-        [one.tokens for _, one in each],
+        [examples[row]._replace(target=one.text) for row, one in flat],
+        [one.tokens for _, one in flat],
         layer,
         batch_tokens,
     )
-    for row in there:
-        found[row] = []
-    for (row, one), alignment in zip(each, aligned, strict=True):
+    for row in filled:
+        translations[row] = []
+    for (row, one), alignment in zip(flat, alignments, strict=True):
         text = with_source_words(tasks[0], one.tokens, alignment, examples[row].into) if replace_unknown else one.text
-        found[row].append(replace(one, text=text, attention=alignment if with_attention else None))
-    return found
+        translations[row].append(replace(one, text=text, attention=alignment if with_attention else None))
+    return translations
 
 
 def translate_through(
     tasks: Tasks, examples: Sequence[Pair], config: DecodingConfig, pivot: str, **options: Any
 ) -> tuple[list[str], list[str]]:
-    """The best targets of every example by way of another language, and what was written in that."""
-    between = [
-        found[0].text
-        for found in translate(tasks, [example._replace(into=pivot) for example in examples], config, **options)
+    """Translate every example by way of a pivot language. Return the targets and the texts in the pivot language."""
+    pivots = [
+        best[0].text
+        for best in translate(tasks, [example._replace(into=pivot) for example in examples], config, **options)
     ]
-    onward = [example._replace(source=text) for example, text in zip(examples, between, strict=True)]
-    return [found[0].text for found in translate(tasks, onward, config, **options)], between
+    onward = [example._replace(source=text) for example, text in zip(examples, pivots, strict=True)]
+    return [best[0].text for best in translate(tasks, onward, config, **options)], pivots
 
 
 def write_together(
@@ -143,27 +144,27 @@ def write_together(
 def score_pairs(
     tasks: Tasks, pairs: Sequence[Pair], *, batch_tokens: int = BATCH_TOKENS, first: int = 1
 ) -> list[ScoredPair]:
-    """log p of every token of given targets, over several models the mean of theirs, as when they write."""
+    """Return log p of every token of given targets; for several models the mean, as when they write together."""
     encoded = encode_pairs(tasks, pairs, first)
-    found: dict[int, list[float]] = {}
+    scores: dict[int, list[float]] = {}
     with evaluating(tasks):
         for rows, batch in batches(tasks[0], encoded, range(len(pairs)), batch_tokens):
             log_probs = torch.stack([given_log_probs(task, batch) for task in tasks]).mean(0)
-            found |= dict(zip(rows, log_probs.tolist(), strict=True))
+            scores |= dict(zip(rows, log_probs.tolist(), strict=True))
     target = tasks[0].target
     return [
         ScoredPair(
             pair.source,
             pair.target,
             [*tokens_of(target, pair.target, sides.target).texts, target.token(tasks[0].end)],
-            found[row][: len(sides.target) + 1],
+            scores[row][: len(sides.target) + 1],
         )
         for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True))
     ]
 
 
 def given_log_probs(task: "SequenceToSequence", batch: "SequenceBatch") -> Tensor:
-    """log p (batch, length) of a batch's targets."""
+    """Return log p (batch, length) of a batch's targets."""
     return task.log_probs(task.decode(batch)[0]).gather(-1, batch.targets[..., None])[..., 0]
 
 
@@ -175,33 +176,32 @@ def align(
     batch_tokens: int = BATCH_TOKENS,
     first: int = 1,
 ) -> list[Alignment]:
-    """How given targets look at their sources, the mean over models; `targets` are their ids, where they are others
-    than their texts are encoded to. `layer` is as in `attention_weights`."""
+    """Align given targets with their sources by attention, the mean over models. `targets` are their ids, if these
+    differ from the encoded texts. `layer` is as in `attention_weights`."""
     task = tasks[0]
     encoded = encode_pairs(tasks, pairs, first, targets)
     weights: dict[int, Tensor] = {}
     with evaluating(tasks):
         for rows, batch in batches(task, encoded, range(len(pairs)), batch_tokens):
-            looked = torch.stack([attention_weights(each, batch, layer) for each in tasks]).mean(0).cpu()
-            weights |= dict(zip(rows, looked, strict=True))
-    found = []
+            means = torch.stack([attention_weights(each, batch, layer) for each in tasks]).mean(0).cpu()
+            weights |= dict(zip(rows, means, strict=True))
+    alignments = []
     for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True)):
         before, after = task.around(pair.into)
         source = tokens_of(task.source, pair.source, sides.source[len(before) : -len(after)])
         target = tokens_of(task.target, pair.target, sides.target)
         source = with_marks(source, *([task.source.token(id) for id in marks] for marks in (before, after)))
         target = with_marks(target, [], [task.target.token(task.end)])
-        found.append(Alignment(source, target, weights[row][: len(target.texts), : len(source.texts)]))
-    return found
+        alignments.append(Alignment(source, target, weights[row][: len(target.texts), : len(source.texts)]))
+    return alignments
 
 
 def with_source_words(task: "SequenceToSequence", ids: Sequence[int], alignment: Alignment, into: str) -> str:
-    """Words that were written, in place of each unknown one the source's word that was looked at most (Luong et al.
-    2015b)."""
+    """Return the written words, with each unknown one replaced by the source word of the highest attention (Luong et
+    al. 2015b)."""
     before, after = map(len, task.around(into))
-    places = (
-        before + alignment.weights[:, before:-after].argmax(1)
-    ).tolist()  # neither the language asked for nor the end
+    # Neither the token of the target language nor the end token can replace a word.
+    places = (before + alignment.weights[:, before:-after].argmax(1)).tolist()
     words = [
         alignment.source.texts[place] if id == task.target.unknown else task.target.token(id)
         for id, place in zip(ids, places, strict=False)
@@ -215,8 +215,8 @@ def encode_pairs(
     numbers: int | Sequence[int] = 1,
     targets: Sequence[Sequence[int]] | None = None,
 ) -> list["Sides"]:
-    """Sources and targets as ids; a text that is none, or is longer than a model's positions, is refused with its line:
-    each has a number, or the first has."""
+    """Encode sources and targets as ids. Raises UserError, with the line number, for what is not text or is longer than
+    a model's maximum length. `numbers` are those of all pairs, or that of the first."""
     numbers = range(numbers, numbers + len(pairs)) if isinstance(numbers, int) else numbers
     for number, pair in zip(numbers, pairs, strict=True):
         for text in (pair.source, pair.target):
@@ -233,20 +233,20 @@ def encode_pairs(
 def batches(
     task: "SequenceToSequence", encoded: Sequence["Sides"], rows: Sequence[int], budget: int
 ) -> Iterator[tuple[list[int], Any]]:
-    """The rows of every batch, those of like length together, and the batch."""
+    """Iterate over batches of rows with similar lengths: the numbers of the rows, and the batch."""
     if budget < 1:
         raise UserError(f"batch_tokens ({budget}) must be at least 1")
     lengths = np.array([task.lengths(encoded[row]) for row in rows]).reshape(len(rows), 2)
     for numbers in batches_by_length(lengths, budget):
-        some = [rows[number] for number in numbers]
-        yield some, to_device(task.collate([encoded[row] for row in some]), next(task.parameters()).device)
+        chosen = [rows[number] for number in numbers]
+        yield chosen, to_device(task.collate([encoded[row] for row in chosen]), next(task.parameters()).device)
 
 
 def check_words(tasks: Tasks) -> None:
     target = tasks[0].target
     if target.unit != "word" or target.unknown is None:
         raise UserError(
-            f"this model writes {target.unit}s, of which none is unknown; replacing unknown words is for"
+            f"this model writes {target.unit}s, and none of them is unknown; replace_unknown needs a run with"
             " text.tokenizer=word"
         )
 
@@ -254,15 +254,15 @@ def check_words(tasks: Tasks) -> None:
 class TranslateOptions(WritingOptions):
     into: str = Field(
         "",
-        description="the language to write, where the model writes several",
+        description="the target language, if the model writes several",
         json_schema_extra={"metavar": "LANGUAGE"},
     )
     replace_unknown: bool = Field(
-        False, description="models of words: for an unknown word the source word that was looked at most"
+        False, description="replace an unknown word by the source word of the highest attention; for word tokenizers"
     )
-    with_attention: bool = Field(False, description="with how much each word looked at each of the source's")
+    with_attention: bool = Field(False, description="add the attention of each word over the source words")
     layer: int | None = Field(
-        None, description="which of the decoder's layers that shows, from 1; the last but one where not given"
+        None, description="the decoder layer whose attention is shown, from 1; by default the last but one"
     )
 
 
@@ -285,18 +285,18 @@ def translated_objects(
     number: int, row: TextRow, answer: list[Translation] | None, options: TranslateOptions
 ) -> Objects:
     names = ("source", "text", "tokens", "log_prob", "score")
-    found = []
+    objects = []
     for rank, each in enumerate(answer or (), start=1):
-        aligned = {} if each.attention is None else {"attention": each.attention.as_json()}
-        found.append({"line": number, "rank": rank, **{name: getattr(each, name) for name in names}, **aligned})
-    return found
+        attention = {} if each.attention is None else {"attention": each.attention.as_json()}
+        objects.append({"line": number, "rank": rank, **{name: getattr(each, name) for name in names}, **attention})
+    return objects
 
 
 def as_lines(blocks: Blocks, options: TranslateOptions, alone: bool) -> Iterator[str]:
-    """A line each; of several its score too, and an empty line behind them."""
+    """Write one line per translation; with `n_best` also its score, and an empty line after those of a source."""
     several = options.n_best > 1
-    for some in blocks:
-        for _, _, translations in some:
+    for block in blocks:
+        for _, _, translations in block:
             for one in translations or ():
                 text = " ".join(one.text.splitlines())
                 yield text.replace("\t", " ") + f"\t{one.score:.4f}\n" if several else f"{text}\n"
@@ -305,13 +305,13 @@ def as_lines(blocks: Blocks, options: TranslateOptions, alone: bool) -> Iterator
 
 
 def confidence_of(answer: Sequence[Any]) -> float | None:
-    """The geometric mean over the tokens of the best text."""
+    """Return the geometric mean of the token probabilities of the best text."""
     best = answer[0] if answer else None
     return math.exp(min(best.log_prob / len(best.tokens), 0.0)) if best is not None and best.tokens else None
 
 
 TRANSLATE: Use[TextRow, list[Translation]] = Use(
-    about="translate lines with a trained run, or with several",
+    about="translate lines with a trained run, or with an ensemble of runs",
     row=TextRow,
     options=TranslateOptions,
     answer=translate_rows,
@@ -325,9 +325,9 @@ TRANSLATE: Use[TextRow, list[Translation]] = Use(
         confidence=confidence_of,
         row_of=lambda example: TextRow(text=example.source),
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, is one source; its translation is one line
-of standard output, in the same order and as soon as it is there. What else a task writes from a source (a summary, an
-answer, a sorted list) is written in the same way.
+    help="""Each TEXT, or else each line of standard input or of --file, is one source. Its translation is one line of
+standard output, in the same order and as soon as it is ready. Other targets (a summary, an answer, a sorted list) are
+written in the same way.
 
   clew translate runs/tatoeba-transformer 'Wo ist der Bahnhof?'
   echo 'Wo ist der Bahnhof?' | clew translate runs/tatoeba-transformer
@@ -337,13 +337,13 @@ answer, a sorted list) is written in the same way.
   clew translate runs/tatoeba-transformer --file sentences.de --attention alignments.svg
   clew translate runs/tatoeba-transformer --file sentences.de --score sentences.en
 
-Several runs write as an ensemble, by the mean of their log-probabilities; they must have been trained with the same
-vocabularies. Of the words behind the first, those that are run directories are runs, and the others texts. With
---n-best, every source has so many lines, `translation<TAB>score`, and an empty line after them. The score is log p /
-length^X, X being --length-penalty. With --score nothing is written: line n of TARGETS is scored as the translation of
-line n, and its log-probability printed; --json has that of every token.
+Several runs translate as an ensemble, by the mean of their log probabilities; they need the same vocabularies. Of the
+arguments after the first, run directories are runs, and all others are texts. With --n-best N, each source has up to N
+lines, `translation<TAB>score`, followed by an empty line. The score is log p / length^X, where X is --length-penalty.
+With --score nothing is translated: line n of TARGETS is scored as the translation of line n, and its log probability is
+printed; --json prints that of every token.
 
---attention writes which source words were looked at for every word. A file that ends in .jsonl has one object a
-translation with the words of both sides and the weights, a row a target word; .svg, .png and .pdf are pictures (the
-last two need matplotlib) of the first 50 translations, the best of each line.""",
+--attention writes the attention of each target word over the source words. A file that ends in .jsonl has one object
+per translation, with the words of both sides and the weights, one row per target word. .svg, .png and .pdf files are
+pictures (the last two need matplotlib) of the first 50 translations, the best of each line.""",
 )

@@ -1,5 +1,5 @@
-"""Classes of trees: one for the whole sentence, at the root, and where the trees have them one for every node (Socher
-et al. 2013; Tai et al. 2015)."""
+"""Tree classification: a label for the whole sentence, at the root, and for every node if the data has labels for them
+(Socher et al. 2013; Tai et al. 2015)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
 from clew.data.examples import Labelled, LabelledTree, Sentence
-from clew.data.formats import find_format, told_by_name
+from clew.data.formats import find_format, format_by_name
 from clew.data.kinds.labelled_trees import LABELLED_TREES
 from clew.data.plans import batches_by_length
 from clew.data.readers import read_sentences
@@ -33,10 +33,10 @@ from clew.sources.words import EncodedWords, WordReader, one_word_each
 from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.offers import Given, Judged
+from clew.tasks.offers import Judged, ModelInput
 from clew.tasks.shared.reading import no_text
 from clew.tasks.use import Options, Use, Watch, tokens_read
-from clew.tasks.uses.answers import ClassWeights, Found, OneLabel
+from clew.tasks.uses.answers import ClassWeights, OneLabel, Prediction
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import Texts
@@ -44,39 +44,39 @@ from clew.text.train import Texts
 NONE = -1
 """The target of a node that has no label."""
 BATCH = 8192
-"""Nodes that are classified at a time."""
+"""Nodes classified at a time."""
 
 
 class TreeClassificationConfig(TaskSection):
-    """A class for the root of a tree, and where they have some for every node."""
+    """A label for the root of a tree, and for every node if the data has labels for them."""
 
     name: Literal["tree_classification"] = "tree_classification"
     nodes: Literal["all", "root"] = Field(
-        "all", description="what is trained on: every node that has a label, or the root alone"
+        "all", description="train on every node that has a label, or only on the root"
     )
-    phrases: bool = Field(False, description="the names of phrases (NP) are read too, as words above the words")
+    phrases: bool = Field(False, description="also read the names of phrases (NP), as the words of inner nodes")
     class_weights: ClassWeights = Field(
         "none",
         description=(
-            "what a label's nodes weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+            "the weight of a node in the loss: none: all the same; balanced: such that every label has the same total;"
+            " or a number for each label"
         ),
     )
     label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training"
+        0.0, ge=0, lt=1, description="the share of a target that training spreads over the labels"
     )
     calibrate: bool = Field(
-        True, description="probabilities at the root are mended by one temperature, found on the validation part"
+        True, description="calibrate the root's probabilities by a temperature, fitted on the validation part"
     )
     longest: int = Field(1000, ge=1, description="training trees with more nodes than this are left out, and counted")
     best: Literal["accuracy", "macro_f1", "matthews", "loss"] = Field(
         "accuracy",
-        description="the best evaluation is that of the highest value of this at the root, or of the lowest loss",
+        description="what selects the best checkpoint: the highest value of a metric at the root, or the lowest loss",
     )
 
 
 class EncodedTree(NamedTuple):
-    """A tree as ids: its words, the names of its phrases behind them where these are read; where nodes hang; their
-    labels."""
+    """A tree as ids: its words, followed by the names of its phrases if these are read; its nodes; and their labels."""
 
     words: EncodedWords
     nodes: Nodes
@@ -93,7 +93,7 @@ class LabelledTreeBatch(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ClassifiedTree(Classified):
-    """What was told of a tree, and the likeliest label of each of its nodes, words first."""
+    """The prediction for a tree, and the most probable label of each node, words first."""
 
     nodes: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ class ClassifiedTree(Classified):
 
 
 class TreeClassifier(ExampleTask):
-    """logits = W h_node + b, trained on all nodes that have a label; the root's are the tree's."""
+    """logits = W h_node + b, trained on all nodes that have a label. The root's label is that of the tree."""
 
     needs = ("trees",)
     text_name = "tree"
@@ -111,7 +111,9 @@ class TreeClassifier(ExampleTask):
     def __init__(self, body: Any, reader: WordReader, labels: Labels, config: TreeClassificationConfig | None = None):
         super().__init__()
         if not reader.is_whole:
-            raise UserError("a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word")
+            raise UserError(
+                "each leaf of a tree is a whole word, and this tokenizer splits words; set text.tokenizer=word"
+            )
         self.config = config = config or TreeClassificationConfig()
         self.body = body
         self.reader = reader
@@ -129,17 +131,17 @@ class TreeClassifier(ExampleTask):
         return {"loss": Term(self.answer.loss(logits, self.rows(batch.targets)), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: LabelledTreeBatch) -> dict[str, Tensor]:
-        """What the labelled nodes weigh together."""
+        """Return the total weight of the labelled nodes."""
         return {"loss": self.answer.count(self.rows(batch.targets))}
 
     def rows(self, targets: Tensor) -> Tensor:
-        """1 for the label of each node that has one, 0 for the others (nodes, labels)."""
+        """Return the one-hot labels (nodes, labels) of the nodes that have one."""
         return F.one_hot(targets[targets != NONE], len(self.labels)).to(self.output.weight.dtype)
 
     def hidden(self, batch: LabelledTreeBatch) -> Tensor:
-        """A vector a node (batch, nodes, dim)."""
-        found: Tensor = self.body(TreeInputs(batch.words, batch.mask, batch.trees))[0]
-        return found
+        """Return a vector for every node (batch, nodes, dim)."""
+        hidden: Tensor = self.body(TreeInputs(batch.words, batch.mask, batch.trees))[0]
+        return hidden
 
     def prepare(self, encoded: Sequence[EncodedTree]) -> None:
         self.answer.prepare(lambda: self.rows(torch.tensor([target for tree in encoded for target in tree.targets])))
@@ -155,9 +157,9 @@ class TreeClassifier(ExampleTask):
             ]
         logits, targets = (torch.cat(sides) for sides in zip(*roots, strict=True))
         known = targets != NONE
-        given = bool(known.any()) and self.answer.settle(logits[known], self.rows(targets))
+        is_changed = bool(known.any()) and self.answer.settle(logits[known], self.rows(targets))
         self.settled = self.answer.settled
-        return given
+        return is_changed
 
     def encode(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         encoded = self.encode_trees(examples)
@@ -166,17 +168,17 @@ class TreeClassifier(ExampleTask):
         ]
 
     def encode_trees(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
-        """Trees to classify, without labels. Where the body bounds the children of a node, trees are made binary."""
+        """Encode trees, without labels. Trees with more children than the body allows are made binary."""
         words = self.reader.encode([read_words(example, self.config) for example in examples])
         shapes = [self.fitting(example.nodes) for example in examples]
         return [EncodedTree(ids, nodes, [NONE] * len(nodes.parents)) for ids, nodes in zip(words, shapes, strict=True)]
 
     def fitting(self, nodes: Nodes) -> Nodes:
-        most = self.body.max_children
-        return nodes if most is None or max(nodes.slots) < most else binary_nodes(nodes)
+        max_children = self.body.max_children
+        return nodes if max_children is None or max(nodes.slots) < max_children else binary_nodes(nodes)
 
     def targets(self, example: LabelledTree, tree: EncodedTree) -> list[int]:
-        """Of every node, those that a binary tree has more among them."""
+        """Return the target of every node, including nodes that were added to make the tree binary."""
         targets = [NONE] * len(tree.nodes.parents)
         for node in self.trained_nodes(example):
             label = example.labels[node]
@@ -203,7 +205,7 @@ class TreeClassifier(ExampleTask):
         return self.config.longest
 
     def check_length(self, tree: EncodedTree, place: str) -> None:
-        """Trees of any size can be read."""
+        """Do nothing: trees may have any size."""
 
     def collate(self, examples: Sequence[EncodedTree]) -> LabelledTreeBatch:
         words = self.reader.collate([tree.words for tree in examples])
@@ -216,103 +218,105 @@ class TreeClassifier(ExampleTask):
     def predict(
         self, batch: LabelledTreeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
     ) -> list[dict[str, Any]]:
-        """What is told of each root, and the number of every node's likeliest label."""
+        """Return the prediction for each root, and the id of every node's most probable label."""
         logits = self.output(self.hidden(batch)).float()  # (batch, nodes, labels)
         roots, nodes, sizes = (
-            self.answer.told(logits[batch.trees.roots]),
+            self.answer.predictions(logits[batch.trees.roots]),
             logits.argmax(-1).tolist(),
             batch.trees.mask.sum(1).tolist(),
         )
         return [{**root, "nodes": labels[:size]} for root, labels, size in zip(roots, nodes, sizes, strict=True)]
 
     def classify(self, examples: Sequence[LabelledTree]) -> list[ClassifiedTree]:
-        """The labels of trees, whose own do not matter."""
+        """Classify trees; labels of the examples are ignored."""
         encoded = self.encode_trees(examples)
         lengths = np.array([self.lengths(tree) for tree in encoded]).reshape(-1, 1)
-        found: dict[int, Found] = {}
+        predictions: dict[int, Prediction] = {}
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [self.told(example, found[row]) for row, example in enumerate(examples)]
+                predictions |= dict(zip(rows, self.predict(batch), strict=True))
+        return [self.classified(example, predictions[row]) for row, example in enumerate(examples)]
 
-    def told(self, example: LabelledTree, found: Found) -> ClassifiedTree:
-        pairs = sorted(zip(self.labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-        return ClassifiedTree(example.key, tuple(found["labels"]), dict(pairs), nodes=self.node_labels(example, found))
+    def classified(self, example: LabelledTree, prediction: Prediction) -> ClassifiedTree:
+        pairs = sorted(zip(self.labels.names, prediction["probabilities"], strict=True), key=lambda pair: -pair[1])
+        labels = tuple(prediction["labels"])
+        return ClassifiedTree(example.key, labels, dict(pairs), nodes=self.node_labels(example, prediction))
 
-    def node_labels(self, example: LabelledTree, found: Found) -> tuple[str, ...]:
-        """Of the tree's own nodes, which come first."""
-        return tuple(self.labels.names[id] for id in found["nodes"][: len(example.labels)])
+    def node_labels(self, example: LabelledTree, prediction: Prediction) -> tuple[str, ...]:
+        """Return the labels of the tree's own nodes, which come before those added to make it binary."""
+        return tuple(self.labels.names[id] for id in prediction["nodes"][: len(example.labels)])
 
     @property
     def best(self) -> str:
         return self.config.best
 
-    def measure(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> Measured:
-        """What is told of the roots, and the accuracy over all nodes where others have labels too."""
+    def measure(self, examples: Sequence[LabelledTree], predictions: Sequence[Prediction]) -> Measured:
+        """Score the roots, and compute the accuracy over all nodes if inner nodes have labels."""
         values, text = self.answer.measure(as_texts(examples), predictions)
         if self.config.nodes == "all" and any(has_inner_labels(example) for example in examples):
             pairs = [
                 pair
-                for example, found in zip(examples, predictions, strict=True)
-                for pair in zip(example.labels, self.node_labels(example, found), strict=True)
+                for example, prediction in zip(examples, predictions, strict=True)
+                for pair in zip(example.labels, self.node_labels(example, prediction), strict=True)
                 if pair[0] is not None
             ]
             values = {**values, "node_accuracy": 100 * sum(gold == label for gold, label in pairs) / len(pairs)}
             text += f" at the root, accuracy {values['node_accuracy']:.2f} over all {len(pairs):,} nodes"
         return Measured(values, text)
 
-    def intervals(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> dict[str, Interval]:
+    def intervals(self, examples: Sequence[LabelledTree], predictions: Sequence[Prediction]) -> dict[str, Interval]:
         return self.answer.intervals(as_texts(examples), predictions)
 
-    def report(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> tuple[str, ...]:
+    def report(self, examples: Sequence[LabelledTree], predictions: Sequence[Prediction]) -> tuple[str, ...]:
         return self.answer.report(as_texts(examples), predictions)
 
-    def statistics(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> list[Statistics]:
+    def statistics(self, examples: Sequence[LabelledTree], predictions: Sequence[Prediction]) -> list[Statistics]:
         roots = self.answer.statistics(as_texts(examples), predictions)
         if self.config.nodes != "all" or not any(map(has_inner_labels, examples)):
             return roots
-        found = []
+        statistics = []
         for root, example, prediction in zip(roots, examples, predictions, strict=True):
             pairs = [
                 pair
                 for pair in zip(example.labels, self.node_labels(example, prediction), strict=True)
                 if pair[0] is not None
             ]
-            found.append({**root, "node_accuracy": share_of(sum(gold == label for gold, label in pairs), len(pairs))})
-        return found
+            accuracy = share_of(sum(gold == label for gold, label in pairs), len(pairs))
+            statistics.append({**root, "node_accuracy": accuracy})
+        return statistics
 
     def row_losses(self, batch: LabelledTreeBatch) -> list[list[float]]:
         logits = self.output(self.hidden(batch)).float()  # (batch, nodes, labels)
-        found = []
+        losses = []
         for scores, targets in zip(logits, batch.targets, strict=True):
             rows = self.rows(targets)
-            found.append([float(self.answer.loss(scores[targets != NONE], rows)), float(self.answer.count(rows))])
-        return found
+            losses.append([float(self.answer.loss(scores[targets != NONE], rows)), float(self.answer.count(rows))])
+        return losses
 
-    def sentence_scores(self, examples: Sequence[LabelledTree], predictions: Sequence[Found]) -> list[float]:
+    def sentence_scores(self, examples: Sequence[LabelledTree], predictions: Sequence[Prediction]) -> list[float]:
         return self.answer.scores(as_texts(examples), predictions)
 
-    def described(self, example: LabelledTree, prediction: Found) -> dict[str, Any]:
+    def described(self, example: LabelledTree, prediction: Prediction) -> dict[str, Any]:
         tree = as_brackets(example)
         fields = {"source": example.key, **self.answer.described(example.as_text, prediction)}
         return fields if tree is None else {**fields, "tree": tree}
 
     def without(self, capability: str) -> str | None:
-        """Why it cannot be asked for what models of texts offer."""
-        return "reads trees, and no text by itself" if capability in ("reads", "vectors") else None
+        """Return why it lacks a capability of models that read texts."""
+        return "reads trees, not texts" if capability in ("reads", "vectors") else None
 
-    def judges(self, given: Given) -> Judged:
-        """The class of a tree in brackets."""
+    def judges(self, given: ModelInput) -> Judged:
+        """Classify a bracketed tree."""
         if not given.text.strip():
             raise no_text()
-        (found,) = self.classify([unlabelled(given.text, "the tree")])
-        return Judged(found.labels, found.probabilities)
+        (answer,) = self.classify([unlabelled(given.text, "the tree")])
+        return Judged(answer.labels, answer.probabilities)
 
     def programs(self) -> NoReturn:
         raise UserError(
-            "a classifier of trees reads them, and each has a shape of its own, which no program has; "
-            "classify with `clew classify`, or `clew serve` the run"
+            "a tree classifier cannot be exported, because every tree has a different structure; classify with `clew"
+            " classify`, or serve the run with `clew serve`"
         )
 
 
@@ -321,18 +325,18 @@ def as_texts(examples: Sequence[LabelledTree]) -> list[Labelled]:
 
 
 def has_inner_labels(example: LabelledTree) -> bool:
-    """Whether other nodes than the root have labels."""
+    """Return whether any node but the root has a label."""
     return any(label is not None for node, label in enumerate(example.labels) if node != example.root)
 
 
 def read_words(example: LabelledTree, config: TreeClassificationConfig) -> Sequence[str]:
-    """The words, and the names of the phrases behind them where they are read: `(NP` is no word of any tree."""
+    """Return the words, followed by the names of the phrases if they are read, as `(NP`, which no word looks like."""
     if not config.phrases:
         return example.words
     if len(example.words) + len(example.phrases) != len(example.labels):
         raise UserError(
-            f"{example.id}: task.phrases=true reads the names of phrases, and this tree has none besides the labels"
-            " that are to be found; leave it out"
+            f"{example.id}: task.phrases=true reads the names of phrases, and this tree has none besides the labels to"
+            " predict; leave task.phrases out"
         )
     return [*example.words, *(f"({name}" for name in example.phrases)]
 
@@ -340,12 +344,12 @@ def read_words(example: LabelledTree, config: TreeClassificationConfig) -> Seque
 def train_tree_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[LabelledTree], config: TreeClassificationConfig
 ) -> dict[str, Any]:
-    """A tokenizer of words, and the labels of the nodes that are trained on."""
-    found = (label for example in examples for label in (example.labels if config.nodes == "all" else [example.label]))
-    labels = Labels.of(label for label in found if label is not None)
+    """Train a tokenizer of words, and build the table of the labels of all trained nodes."""
+    names = (label for example in examples for label in (example.labels if config.nodes == "all" else [example.label]))
+    labels = Labels.of(label for label in names if label is not None)
     if len(labels) == 1:
         raise UserError(
-            f"every label of the training part is '{labels.names[0]}', so there is nothing to tell apart; see"
+            f"every label of the training part is '{labels.names[0]}', so there is nothing to tell apart; check"
             " data.label"
         )
     return {
@@ -363,9 +367,11 @@ LABELS = {"tokenizer": Tokenizer, "labels": Labels}
 
 class TreeRow(Section):
     text: str = Field("", description="a bracketed tree")
-    words: list[str] = Field([], description="or the words of a dependency tree", json_schema_extra={"column": False})
+    words: list[str] = Field(
+        [], description="the words of a dependency tree, instead of text", json_schema_extra={"column": False}
+    )
     heads: list[int] = Field(
-        [], description="and the number of each word's head, 0 for the root", json_schema_extra={"column": False}
+        [], description="the number of each word's head, 0 for the root", json_schema_extra={"column": False}
     )
 
     def tree(self, place: str) -> LabelledTree:
@@ -389,10 +395,10 @@ class DependencyRow(TreeRow):
 
 
 def tree_row_for(data: Any, options: Options) -> type[TreeRow]:
-    """Dependency trees where a run was trained on these, bracketed ones where on those; either where the name of its
-    data does not tell."""
+    """Return the row type of the run's training data: dependency trees or bracketed trees; either if the format is not
+    clear from the file names."""
     files = [data.train] if isinstance(data.train, str) else data.train or []
-    formats = {data.format or told_by_name(Path(file)) for file in files}
+    formats = {data.format or format_by_name(Path(file)) for file in files}
     if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):
         return TreeRow
     return DependencyRow if data.corpus is None and formats == {"conllu"} else BracketRow
@@ -405,7 +411,7 @@ def classify_tree_rows(
 
 
 def dependency_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[TreeRow] | None:
-    """The sentences of a CoNLL-U file."""
+    """Read the sentences of a CoNLL-U file."""
     if columns or find_format(path) != "conllu":
         return None
     sentences = read_sentences(path, with_tags=False, format="conllu")

@@ -1,8 +1,7 @@
-"""What may be asked of a trained run: typed rows in, typed answers out, as JSON and as text. Knows no task, no command
-line, no server.
+"""What a trained run can do: typed rows in, typed answers out, as JSON and as text. Knows no task, no command line, no
+server.
 
-The command line, the server, Python and model cards are generic over `Use`, so that a task says once what it can be
-asked.
+The command line, the server, Python and model cards are generic over `Use`, so each task declares its uses once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ R = TypeVar("R", bound=Section)
 A = TypeVar("A")
 
 Objects = list[dict[str, Any]]
-"""JSON objects that tell one answer."""
+"""One answer as JSON objects."""
 
 
 class TextRow(Section):
@@ -33,38 +32,38 @@ class TextRow(Section):
 class PairRow(Section):
     text: str = Field(description="a text")
     second: str | None = Field(
-        None, description="a second text that is read with it", json_schema_extra={"metavar": "TEXT|COLUMN"}
+        None, description="a second text, read together with the first", json_schema_extra={"metavar": "TEXT|COLUMN"}
     )
 
 
 class TwoTexts(PairRow):
-    second: str = Field(description="the second text, which is read with the first")
+    second: str = Field(description="the second text, read together with the first")
 
 
 class Options(Section):
-    """What may be chosen when a run is asked: --flags, fields of JSON, keywords in Python. A field that the run's
-    config has too, in its section `decoding` or at its top, such as `seed`, is the run's own where it is not given."""
+    """The options of a use: --flags, JSON fields, keywords in Python. The default of an option is the value in the
+    run's config, in its section `decoding` or at the top level (such as `seed`), if it has one of that name."""
 
     @classmethod
-    def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The run's own values with those that are given in their place."""
-        return {**own, **given}
+    def over(cls, own: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the run's own values, overridden by the requested ones."""
+        return {**own, **requested}
 
 
 class WritingOptions(DecodingConfig, Options):
-    """How tokens are written. `beams`, `n_best` or `early_stop` asks for beam search."""
+    """How tokens are generated. `beams`, `n_best` or `early_stop` selects beam search."""
 
-    seed: int = Field(0, description="another seed samples other texts", json_schema_extra={"metavar": "N"})
+    seed: int = Field(0, description="the seed of sampling", json_schema_extra={"metavar": "N"})
 
     @classmethod
-    def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        method = given.get("method")
-        wide = [name for name in ("beams", "n_best", "early_stop") if given.get(name) is not None]
-        for name in wide:
-            if method not in (None, "beam") and given[name] != 1:
+    def over(cls, own: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+        method = requested.get("method")
+        beam_options = [name for name in ("beams", "n_best", "early_stop") if requested.get(name) is not None]
+        for name in beam_options:
+            if method not in (None, "beam") and requested[name] != 1:
                 raise UserError(f"{name} is for beam search, and method is {method}; leave one of them out")
-        asks_for_beams = method is None and bool(wide)
-        return {**own, **({"method": "beam"} if asks_for_beams else {}), **given}
+        selects_beams = method is None and bool(beam_options)
+        return {**own, **({"method": "beam"} if selects_beams else {}), **requested}
 
     @property
     def decoding(self) -> DecodingConfig:
@@ -72,7 +71,7 @@ class WritingOptions(DecodingConfig, Options):
 
 
 class Answered(NamedTuple, Generic[R, A]):
-    """A row, its number from 1 on, and the answer to it; None where the row is blank."""
+    """A row, its number (from 1), and its answer; None if the row is blank."""
 
     number: int
     row: R
@@ -80,25 +79,25 @@ class Answered(NamedTuple, Generic[R, A]):
 
 
 Blocks = Iterator[list[Any]]
-"""Lists of `Answered`, some at a time."""
+"""Lists of `Answered`, one block at a time."""
 Format = Callable[[Blocks, Any, bool], Iterator[str]]
-"""`format(blocks, options, alone)`: the text that is written, as soon as it is there. `alone`: one row was given, on
-the command line."""
+"""`format(blocks, options, alone)` yields the text to write, as soon as answers arrive. `alone` means that the only row
+was given on the command line."""
 
 
 def line_each(line: Callable[[Answered[Any, Any]], str]) -> Format:
-    """A format with a line for each answer."""
+    """Return a format that writes one line per answer."""
 
     def write(blocks: Blocks, options: Any, alone: bool) -> Iterator[str]:
-        for some in blocks:
-            yield "".join(f"{line(each)}\n" for each in some)
+        for block in blocks:
+            yield "".join(f"{line(answered)}\n" for answered in block)
 
     return write
 
 
 def tokens_read(tokenizer: Tokenizer, texts: Sequence[str], *, by_words: bool = False) -> tuple[list[int], int | None]:
-    """The tokens of texts and the id of the unknown one; `by_words` where a tokenizer of words is given them one by
-    one."""
+    """Return the tokens of the texts, and the id of the unknown token. With `by_words`, a word tokenizer reads the
+    texts split into words."""
     by_words = by_words and tokenizer.unit == "word"
     ids = [token for text in texts for token in tokenizer.encode(" ".join(words_of(text)) if by_words else text)]
     return ids, tokenizer.unknown
@@ -106,112 +105,112 @@ def tokens_read(tokenizer: Tokenizer, texts: Sequence[str], *, by_words: bool = 
 
 @dataclass(frozen=True)
 class Watch(Generic[R, A]):
-    """What a server counts of rows and answers, beside the same of training examples."""
+    """What a server monitors of rows and answers, compared with the training examples."""
 
     tokens: Callable[[Any, R], tuple[list[int], int | None]]
-    """`tokens(task, row)`: a row's tokens as the task reads them, nothing around them, and the id of the unknown
-    one."""
+    """`tokens(task, row)`: a row's tokens as the task reads them, without special tokens around them, and the id of the
+    unknown token."""
     confidence: Callable[[A], float | None] = lambda answer: None
-    """The mean probability of what was told."""
+    """`confidence(answer)`: the mean probability of its predictions."""
     labels: Callable[[Any, A], Sequence[str]] = lambda task, answer: ()
     row_of: Callable[[Any], R | None] | None = None
-    """A training example as it would be asked."""
+    """`row_of(example)`: a training example as a row."""
     own_labels: Callable[[Any, Any], Sequence[str]] = lambda task, example: ()
     is_quick: bool = False
-    """Whether some training examples may be asked about when a server starts."""
+    """Whether answers are cheap enough to run some training examples when a server starts."""
 
 
 class Growing(Protocol):
     """A text that grows token by token."""
 
     def add(self, token: int) -> str:
-        """What a token adds to the text; nothing where it is a part of a character."""
+        """Return what a token adds to the text; an empty string while a character is incomplete."""
         ...
 
     def rest(self) -> str:
-        """What waits for bytes that will not come."""
+        """Return what is left of an incomplete character at the end."""
         ...
 
 
 @dataclass(frozen=True)
 class Joining(Generic[R, A]):
-    """How the rows of a use are written in a batch that others join and leave (`decoding.continuous`). A prompt is a
-    text or tokens."""
+    """How rows of a use are generated with continuous batching, where rows join and leave a running batch
+    (`decoding.continuous`). A prompt is a text or tokens."""
 
     fits: Callable[[Any], bool]
-    """`fits(options)`: whether a row with these options may; others ask for another algorithm."""
+    """`fits(options)`: whether rows with these options may join; other options need another algorithm."""
     batch: Callable[[Any, int, int], Continuous]
-    """`batch(task, most_rows, most_bytes)`: a batch that holds at most so many bytes of what prompts have in common."""
+    """`batch(task, most_rows, most_bytes)`: a batch that caches at most `most_bytes` of prefixes shared by prompts."""
     prompt: Callable[[R], str]
     tokens: Callable[[Any, str | Sequence[int], int | None], list[int]]
-    """`tokens(task, prompt, number)`: what the model reads of it, or the sentence that refuses it, which names it by a
-    number if it has one."""
+    """`tokens(task, prompt, number)`: the tokens that the model reads. Raises UserError for a prompt it cannot read;
+    the message names the prompt by its number, if it has one."""
     wanted: Callable[[Any, Sequence[int], Any, int], Wanted]
-    """`wanted(task, tokens, options, number)`: what a row is to write behind what is read."""
+    """`wanted(task, tokens, options, number)`: what to generate after the prompt."""
     growing: Callable[[Any, str | Sequence[int]], Growing]
-    """`growing(task, prompt)`: the text behind a prompt, token by token."""
+    """`growing(task, prompt)`: the text after a prompt, token by token."""
     answer: Callable[[Any, R, Sequence[int], float], A]
-    """`answer(task, row, tokens, log_prob)`: of the tokens that were written, without the one that ended them."""
+    """`answer(task, row, tokens, log_prob)`: the answer made of the generated tokens, without the final end token."""
 
 
 @dataclass(frozen=True)
 class Use(Generic[R, A]):
-    """What may be asked of a run. The first field of `row` is TEXT on the command line and `text` in JSON."""
+    """One thing a run can do. The first field of `row` is TEXT on the command line and `text` in JSON."""
 
     about: str
-    """One line: what a person gets."""
+    """One line that says what it does."""
     row: type[R]
-    """What is asked about: fields of JSON, columns of a table."""
+    """An input: the fields of a JSON object, the columns of a table."""
     options: type[Options]
     answer: Callable[[Sequence[Any], Sequence[R], Any, Sequence[int]], Sequence[A | None]]
-    """`answer(tasks, rows, options, numbers)`: of one task, with one behind it that helps (`beside`), or of several
-    where they may answer `together`. A row that is refused is named by its number, and sampling draws by it, so that an
-    answer is the same whichever other rows it is found with."""
+    """`answer(tasks, rows, options, numbers)`: the answers of one task, of one task and a second that helps it
+    (`beside`), or of an ensemble (`together`). Messages name a row by its number, and sampling is seeded by it, so an
+    answer does not depend on the other rows of the call."""
     objects: Callable[[int, R, A | None, Any], Objects]
     """`objects(number, row, answer, options)`: an answer as JSON."""
     formats: Mapping[str, Format]
-    """Answers as text; the first is the default. `json` is there besides."""
+    """Text formats of answers; the first is the default. `json` is always available too."""
     help: str = ""
-    """What `--help` says besides: how rows are given, examples, what is written."""
+    """The rest of `--help`: the input, examples, the output."""
     row_for: Callable[[Any, Any], type[R]] | None = None
-    """`row_for(data, options)`: the row that a run with this data section takes, where it depends on that."""
+    """`row_for(data, options)`: the type of rows for a run with this data section, if it depends on the run."""
     read_file: Callable[[Path, Any, Mapping[str, str]], Iterator[R] | None] | None = None
-    """`read_file(path, data, columns)`: the rows of a file that is neither lines nor a table (CoNLL, SQuAD); None where
-    it is no such."""
+    """`read_file(path, data, columns)`: the rows of a file in a format of its own (CoNLL, SQuAD); None if the file is
+    lines of text or a table."""
     stream: Callable[[Sequence[Any], R, Any, int], Iterator[str] | None] | None = None
-    """`stream(tasks, row, options, number)`: one answer piece by piece; None where the options do not allow it."""
+    """`stream(tasks, row, options, number)`: one answer piece by piece; None if the options do not allow it."""
     joins: Joining[R, A] | None = None
-    """How rows are written in a batch that others join and leave, where they may be."""
+    """How rows are generated with continuous batching, if they can be."""
     vector: Callable[[A], Sequence[float]] | None = None
-    """`vector(answer)`: the one vector that an answer is, where it is one."""
+    """`vector(answer)`: the answer as one vector, if it is one."""
     beside: Callable[[Any], str | None] = lambda options: None
-    """`beside(options)`: the folder of another run that the answer takes help from; its task comes behind the one that
-    is asked."""
+    """`beside(options)`: the folder of a second run that helps to answer; its task follows the first in `tasks`."""
     writes: Callable[[R, Any], int] = lambda row, options: getattr(options, "max_new", 0)
-    """`writes(row, options)`: how many tokens the answer to a row may take, 0 where none are written; what a server
-    bounds its work by."""
+    """`writes(row, options)`: the most tokens that the answer to a row may take, 0 if nothing is generated. A server
+    bounds its work by it."""
     together: bool = False
     """Whether several runs may answer as an ensemble."""
     answers_blank: bool = False
-    """Whether a blank row has an answer too."""
+    """Whether a blank row gets an answer."""
     skips_blank: bool = False
-    """Whether blank lines of a file or of standard input are left out."""
+    """Whether blank lines of a file or of standard input are skipped."""
     tables: bool = True
-    """Whether a file that is a table by its name is read by its columns; else as lines, unless a column is named."""
+    """Whether a file whose name is that of a table is read by columns. If not, it is read as lines unless a column is
+    named."""
     begins: bool = False
-    """Whether it may be asked about nothing: without TEXT and file it begins a text, and reads no standard input."""
+    """Whether it needs no input: without TEXT and file it begins a text and does not read standard input."""
     places: Callable[[Any, R], int] | None = None
-    """`places(task, row)`, where the first field of a row is a file, a path or its bytes: how many places it takes, by
-    its header alone. A server bounds its work by it, and takes the bytes of files and no paths: a client must not
-    choose which files it reads."""
+    """`places(task, row)`, where the first field of a row is a file (a path or its bytes): the number of positions it
+    takes, computed from the header alone. A server bounds its work by it. A server takes bytes, never paths: a client
+    must not choose which files it reads."""
     local: tuple[str, ...] = ()
-    """Options of the command line alone."""
+    """Options that only the command line has."""
     remarks: Callable[[Sequence[Any], Sequence[Answered[R, A]], Any], Iterator[str]] | None = None
-    """`remarks(tasks, answered, options)`: what a person should know of all answers, a line each."""
+    """`remarks(tasks, answered, options)`: what a person should know about all answers, one line each."""
     check: Callable[[Any, str, Any], None] | None = None
-    """`check(task, format, options)` refuses a format that such a run has not."""
+    """`check(task, format, options)` raises UserError for a format that the run does not have."""
     try_it: Callable[[Mapping[str, Any]], tuple[list[str], str | None]] | None = None
-    """From an example as an evaluation describes it to the words of a command that asks about it, and what it reads on
+    """Maps an example, as an evaluation describes it, to the arguments of a command that answers it, and to its
     standard input."""
     watch: Watch[R, A] | None = None
 
@@ -220,7 +219,7 @@ class Use(Generic[R, A]):
 
     @property
     def names_files(self) -> bool:
-        """Whether the first field of a row is a file."""
+        """Whether the first field of a row names a file."""
         return self.places is not None
 
     def row_type(self, data: Any, options: Any) -> type[R]:
@@ -228,7 +227,7 @@ class Use(Generic[R, A]):
 
 
 class Shared(NamedTuple):
-    """A use that runs of several tasks have: those whose task is one that is `offered` it."""
+    """A use that several tasks share: those for which `offered(task)` is true."""
 
     use: Use[Any, Any]
     offered: Callable[[Any], bool]

@@ -93,7 +93,7 @@ def test_a_file_is_answered_and_scored_as_its_official_form_would_be(clew: Clew,
     lines = clew("predict", facts["run"], facts["dev"], "--json").out.splitlines()
     assert [json.loads(line)["answer"] or "" for line in lines] == list(texts.values())
     described = clew("data", facts["dev"]).out
-    assert "questions on passages, as SQuAD has them, 20 records" in described
+    assert "questions on passages (SQuAD), 20 records" in described
     assert described.endswith(f"clew train answer data.train={facts['dev']} transfer.from=RUN\n")
 
 
@@ -101,10 +101,10 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     run = facts["run"]
     assert_refused(
         clew("answer", run, "Where?"),
-        f"text 1: {run} takes question and passage together; --passage has the other, or --file has both",
+        f"text 1: {run} reads question and passage together; give the other with --passage, or both in --file",
     )
     assert_refused(
-        clew("answer", run, facts["dev"]), f"{facts['dev']} is a file; its lines are read with --file {facts['dev']}"
+        clew("answer", run, facts["dev"]), f"{facts['dev']} is a file, not a text; use --file {facts['dev']}"
     )
     assert_refused(clew("answer", run, "--passage", "nowhere.txt", "Where?"), "no such file: nowhere.txt")
     assert_refused(clew("answer", run, "--passage", " ", "Where?"), "the passage is empty")
@@ -123,7 +123,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     )
     assert_refused(
         clew("answer", run, "--file", "table.tsv", "Where?"),
-        "texts are given, and a file of texts too; leave out --file or the texts",
+        "texts are given both as arguments and with --file; leave one of them out",
     )
     named_columns = clew("answer", run, "--file", "table.tsv", "--question", "asked", "--passage", "text")
     assert named_columns.status == 0 and named_columns.out.endswith("\tWhere?\n")
@@ -132,14 +132,14 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     assert refused.err == "clew: holes.csv:3: the field for --passage is empty; fix it\n" and refused.status == 2
     assert_refused(
         clew("answer", run, "--question", "asked", "Where?"),
-        "--question is a column of a table; name its file with --file",
+        "--question names a column of a table; give the table with --file",
     )
     assert_refused(
-        clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question is a column of a table, and "
+        clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question names a column of a table, and "
     )
     of_task = f"{run} is a run of the task question_answering, which cannot classify; use `clew answer`"
     assert_refused(clew("classify", run), of_task)
-    with pytest.raises(UserError, match="the passage is empty; give a text that may hold the answer"):
+    with pytest.raises(UserError, match="the passage is empty; give a text that may contain the answer"):
         library.load(run).answer("Where?", "")
 
 

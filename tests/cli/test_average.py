@@ -22,7 +22,7 @@ def test_an_average_is_shown_beside_its_sources_and_can_be_used(clew: Clew, run:
     assert " ".join(lines[0]) == "weights step valid loss valid perplexity valid bits per character"
     assert [line[0] for line in lines[1:3]] == [str(run / "checkpoints" / f"step-0000000{step}") for step in (8, 4)]
     assert lines[3][:3] == ["average", "of", "2"]
-    assert found.err == "written to runs/mean\n"
+    assert found.err == "wrote runs/mean\n"
     evaluated = json.loads(clew("evaluate", "runs/mean", "--json").out)
     assert evaluated["loss"] == pytest.approx(float(lines[3][-3]), abs=1e-4)
     assert len(clew("generate", "runs/mean", "the", "--max-new", 5).out) == len("the") + 5 + 1
@@ -43,7 +43,7 @@ def test_sources_are_chosen_by_options(clew: Clew, run: Path) -> None:
         (["--last", "0", "--out", "mean"], "--last (0) must be at least 1"),
         (
             ["--last", "2", "--checkpoints", "4", "--out", "mean"],
-            "--last and --checkpoints exclude each other; give one of them",
+            "--last and --checkpoints exclude each other; leave one of them out",
         ),
         (["--last", "1", "--out", "mean"], "an average needs at least two weights, and there is 1 to take"),
         (["--last", "9", "--out", "mean"], "runs/one has 2 whole checkpoints, not 9; it has: 4, 8"),

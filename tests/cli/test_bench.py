@@ -34,11 +34,11 @@ def test_workloads_are_listed(clew: Clew) -> None:
         (["nothing-*"], "unknown workload 'nothing-*'"),
         (
             ["gpt2-train", "--device", "cpu"],
-            "gpt2-train runs on cuda alone, not on cpu; `clew bench --list` names the others",
+            "gpt2-train runs only on cuda, not on cpu; `clew bench --list` lists the others",
         ),
         (["--plot", "ratios.txt"], "--plot (ratios.txt) must end in .html, .svg, .json, .png, .pdf"),
-        (["--plot", "nowhere/ratios.svg"], "no such folder: nowhere, where --plot is to write; make it first"),
-        (["--record", "nowhere/ratios.json"], "no such folder: nowhere, where --record is to write; make it first"),
+        (["--plot", "nowhere/ratios.svg"], "no such folder for --plot: nowhere; create it first"),
+        (["--record", "nowhere/ratios.json"], "no such folder for --record: nowhere; create it first"),
         (["--check", "no.json"], "no.json: No such file or directory"),
     ],
 )
@@ -100,7 +100,7 @@ def test_a_check_fails_with_a_sentence_after_a_second_try(clew: Clew, fakes: Clo
     Path("ratios.json").write_text(json.dumps(content))
     found = clew("bench", "fake-*", "--check", "ratios.json", "--device", "cpu")
     assert found.status == 1
-    assert "fake-a is above what is recorded; it is measured again" in found.err
+    assert "fake-a is above the recorded ratio; measuring again" in found.err
     assert (
         found.err.splitlines()[-1]
         == "clew: fake-a takes 2.00 times as long as plain, and 1.20 is recorded; more than 1.5 times that (1.80) is a"

@@ -54,7 +54,7 @@ def test_a_file_is_scored_too(clew: Clew, elmo: Path, tmp_path: Path) -> None:
 def test_what_it_does_not_do_is_told(clew: Clew, elmo: Path) -> None:
     assert clew("generate", elmo).err.endswith("which cannot generate; use `clew evaluate`\n")
     predicted = clew("predict", elmo, stdin="the ball\n")
-    assert predicted.status == 2 and f"other runs read its vectors with embedding.from={elmo}" in predicted.err
+    assert predicted.status == 2 and f"other runs use its vectors with embedding.from={elmo}" in predicted.err
     streams = clew("train", "text-elmo", f"data.train={elmo.parent / 'story.txt'}", *SMALL, "training.batching=streams")
     assert streams.status == 2 and "set training.batching=windows" in streams.err
     gpt = clew("train", "text-elmo", f"data.train={elmo.parent / 'story.txt'}", "model.family=gpt")

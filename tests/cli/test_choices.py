@@ -69,7 +69,7 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
     assert_refused(
         clew("classify", gpt, "--calibrate", stdin="x"),
-        "--calibrate needs --choices",
+        "--calibrate is for --choices, and none are given",
     )
     assert_refused(
         clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts"
@@ -88,8 +88,7 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     )
     assert_refused(
         clew("classify", gpt, *CHOICES, "--template", "{text} {second} {choice}", stdin="one\n"),
-        f"standard input, line 1: {gpt} takes text and second together, and a line has both with a tab between;"
-        " found 1",
+        f"standard input, line 1: {gpt} reads text and second together, in one line with a tab between them; found 1",
     )
 
 

@@ -90,7 +90,8 @@ def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew,
         "more.jsonl:1: no column 'body' for --text; there are: message",
     )
     assert_refused(
-        clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text is a column of a table; name its file"
+        clew("classify", runs["tickets"], "--text", "body", stdin="a\n"),
+        "--text names a column of a table; give the table",
     )
 
 
@@ -123,15 +124,15 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
     assert re.fullmatch(r"delivery\t[\d.]+\tmy parcel is late\tis it\?\n\n", found.out)
     assert_refused(
         clew("classify", runs["pairs"], stdin="a\tb\nc\n"),
-        f"standard input, line 2: {runs['pairs']} takes text and second together, and a line has both with a tab"
-        " between; found 1",
+        f"standard input, line 2: {runs['pairs']} reads text and second together, in one line with a tab between"
+        " them; found 1",
     )
     assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == found.out.removesuffix(
         "\n"
     )
     assert_refused(
         clew("classify", runs["pairs"], "my parcel is late"),
-        f"text 1: {runs['pairs']} takes text and second together; --second has the other, or --file has both",
+        f"text 1: {runs['pairs']} reads text and second together; give the other with --second, or both in --file",
     )
     assert_refused(clew("classify", runs["tickets"], "a", "--second", "b"), "--second is for runs that read two texts")
     assert_refused(
@@ -318,12 +319,14 @@ def test_options_of_predict_stand_anywhere_and_a_text_is_told_from_a_file(clew: 
         == clew("predict", runs["tickets"], "--json", "lines.txt").out
     )
     assert clew("predict", runs["tickets"], "late?", "--json").out.startswith('{"line": 1, "text": "late?"')
-    assert_refused(clew("predict", runs["tickets"], "late"), "no such file: late; a text itself goes to standard input")
+    assert_refused(
+        clew("predict", runs["tickets"], "late"), "no such file: late; to give a single text, use standard input"
+    )
     pair = clew("predict", runs["pairs"], "my parcel is late\tis it?").out
     assert pair == clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out != ""
     assert_refused(
         clew("classify", runs["pairs"], stdin="a\tb\tc\n"),
-        f"standard input, line 1: {runs['pairs']} takes text and second",
+        f"standard input, line 1: {runs['pairs']} reads text and second",
     )
     assert (
         clew("predict", runs["tickets"], "late?", "late").out

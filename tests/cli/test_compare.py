@@ -115,7 +115,7 @@ def test_curves_are_drawn_into_a_file(clew: Clew, name: str) -> None:
     if not name.endswith(".html"):
         pytest.importorskip("matplotlib")
     found = clew("compare", "runs", "--curves", name)
-    assert found.status == 0 and found.err == f"curves are in {name}\n"
+    assert found.status == 0 and found.err == f"wrote the curves to {name}\n"
     content = Path(name).read_bytes()
     assert content.startswith({"html": b"<!doctype html>", "png": b"\x89PNG", "pdf": b"%PDF"}[name[7:]])
     if name.endswith(".html"):
@@ -137,10 +137,10 @@ def test_what_cannot_be_compared_is_named_and_left_out(clew: Clew) -> None:
     found = clew("compare", "runs")
     assert found.status == 0
     assert found.err.splitlines()[1:] == [
-        "left out: runs/new has no evaluation yet",
-        "note: runs/cell=gru-seed=1 has the settings and the seed of runs/again, and is left out",
+        "skipped: runs/new has no evaluation yet",
+        "note: runs/cell=gru-seed=1 is skipped: it has the same settings and seed as runs/again",
     ]
-    assert found.err.startswith("left out: runs/broken/config.json is not JSON")
+    assert found.err.startswith("skipped: runs/broken/config.json is not JSON")
 
 
 def test_one_group_is_shown_without_a_test(clew: Clew) -> None:
@@ -161,21 +161,21 @@ def test_unfinished_runs_and_other_tokens_are_noted(clew: Clew) -> None:
     Path("runs/a/config.json").write_text(json.dumps(config))
     found = clew("compare", "runs")
     assert "note: runs/a is interrupted at step 1200 of 1500\n" in found.err
-    assert "note: the groups have different tokens (text.tokenizer), so that valid.loss does not compare;" in found.err
+    assert "note: the groups have different tokens (text.tokenizer), so valid.loss is not comparable;" in found.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["runs/x*"], "no run matches runs/x*; `clew runs` lists the runs"),
-        (["runs/empty"], "there is no run below runs/empty; `clew runs DIR` lists those below a folder"),
+        (["runs/empty"], "there is no run below runs/empty; `clew runs DIR` lists the runs below a folder"),
         (["nowhere"], "nowhere is not a run directory (it has no config.json); runs here: runs/a"),
         (
             ["runs", "--measure", "valid.bleu"],
             "unknown measure 'valid.bleu'; did you mean 'valid.loss'? known: valid.loss, valid.perplexity",
         ),
         (["runs", "--curves", "curves.gif"], "--curves (curves.gif) must end in .html, .png, .pdf or .svg"),
-        (["runs", "--curves", "none/curves.html"], "no such folder: none, where --curves is to write; make it first"),
+        (["runs", "--curves", "none/curves.html"], "no such folder for --curves: none; create it first"),
         (["runs", "--format", "word"], "argument --format: invalid choice: 'word'"),
         ([], "the following arguments are required: RUN; `clew runs compare --help` shows how"),
     ],
@@ -191,8 +191,8 @@ def test_where_no_run_can_be_compared_that_is_said(clew: Clew) -> None:
     found = clew("compare", "runs/new")
     assert found.status == 2
     assert found.err.splitlines() == [
-        "left out: runs/new has no evaluation yet",
-        "clew: none of these runs can be compared; `clew runs` says how each stands",
+        "skipped: runs/new has no evaluation yet",
+        "clew: none of these runs can be compared; `clew runs` shows the state of each",
     ]
 
 

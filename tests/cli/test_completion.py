@@ -61,7 +61,7 @@ def test_a_verb_that_was_renamed_is_completed_as_well(runs: Path) -> None:
 
 def test_without_a_shell_the_three_are_named(clew: Clew) -> None:
     refused = clew("completion")
-    assert refused.status == 2 and refused.err == "clew: name your shell: clew completion bash|zsh|fish\n"
+    assert refused.status == 2 and refused.err == "clew: no shell was given; name it: clew completion bash|zsh|fish\n"
 
 
 COMPLETE = {

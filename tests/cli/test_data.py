@@ -103,7 +103,7 @@ def test_a_label_that_is_always_the_same_is_no_label(clew: Clew) -> None:
         "id,body,queue\na7,it broke,money\nb8,so late again,money\nc9,no bill,money\n", encoding="utf-8"
     )
     lines = clew("data", "a.csv").out.splitlines()
-    assert lines[-1] == "column queue has one value alone, 'money'; to learn a label, there have to be two"
+    assert lines[-1] == "column queue has only one value, 'money'; a label needs at least two"
     assert not any(line.startswith("words of the second text") for line in lines)
 
 
@@ -114,17 +114,17 @@ def test_two_texts_are_compared_only_where_both_are_used(clew: Clew) -> None:
     Path("a.csv").write_text("date,body,queue,channel\n" + rows, encoding="utf-8")
     lines = clew("data", "a.csv").out.splitlines()
     assert not any(line.startswith("words of the second text") for line in lines)
-    assert lines[-3] == "the label may be another column: channel"
+    assert lines[-3] == "other columns may be the label: channel"
 
 
 def test_tags_that_are_numbers_are_told_with_what_to_do(clew: Clew) -> None:
     rows = [{"id": n, "tokens": ["Ada", f"ran{n}"], "ner_tags": [1, n % 2]} for n in range(6)]
     Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     remedy = (
-        'is a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in'
-        " quotes"
+        'is a list of numbers; write the names that they stand for, such as ["B-PER", "O"] for [1, 0], or quote the'
+        " numbers"
     )
-    assert clew("data", "a.jsonl").out.splitlines()[-1] == f"tags are lists of strings, and ner_tags {remedy}"
+    assert clew("data", "a.jsonl").out.splitlines()[-1] == f"tags must be lists of strings, but ner_tags {remedy}"
     refused = clew("train", "tag", "data.train=a.jsonl", "data.words=tokens", "data.tags=ner_tags")
     assert (
         refused.status == 2 and f"data.tags takes a list of strings, found {remedy.removeprefix('is ')}" in refused.err
@@ -133,9 +133,9 @@ def test_tags_that_are_numbers_are_told_with_what_to_do(clew: Clew) -> None:
 
 def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
     Path("a.csv").write_text('text,label\na b,c\n"d,e\n', encoding="utf-8")
-    assert clew("data", "a.csv").out.endswith("mend what keeps it from being read to the end, and then train on it\n")
+    assert clew("data", "a.csv").out.endswith("correct the error above, which stops reading, and then train on it\n")
     Path("a.jsonl").write_text('{"n": 1}\n', encoding="utf-8")
-    assert clew("data", "a.jsonl").out.splitlines()[-1].startswith("there is nothing to learn in it by itself")
+    assert clew("data", "a.jsonl").out.splitlines()[-1].startswith("no task fits these data")
 
 
 def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
@@ -151,7 +151,7 @@ def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
         (["binary.bin"], "binary.bin: this is a picture, not text; "),
         (["none.csv"], "no such file: none.csv; "),
         (["folder"], "folder: this is a folder; name a file in it: the folder folder is empty"),
-        (["a", "b", "c"], "one file is described at a time, or two of parallel text, not 3"),
+        (["a", "b", "c"], "give one file, or two of parallel text, not 3"),
         (
             ["a", "b", "--format", "csv"],
             "two files are parallel text, line by line; --format and --header are for one file",
@@ -211,7 +211,7 @@ def test_a_file_of_vectors_is_told_with_what_reads_it(clew: Clew) -> None:
     assert (
         found.out
         == "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew vectors neighbours vectors.txt WORD\n"
-        "or begin a model of words with them:\n  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
+        "or initialise the word embeddings of a model with them:\n  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
     )
     told = json.loads(clew("data", "vectors.txt", "--json").out)
     assert (told["format"], told["width"], told["command"]) == (

@@ -54,7 +54,7 @@ def test_a_needed_package_that_is_too_old_is_a_failure(clew: Clew, monkeypatch: 
 def test_a_disk_with_little_room_is_said(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 10**12, 10**6))  # type: ignore[attr-defined]
     found = clew("doctor")
-    assert found.status == 0 and "1.0 MB free" in found.out and "choose another with --out" in found.out
+    assert found.status == 0 and "1.0 MB free" in found.out and "choose another folder with --out" in found.out
 
 
 def test_versions_are_compared_as_numbers() -> None:

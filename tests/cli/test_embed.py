@@ -27,8 +27,8 @@ def lines() -> Path:
 def test_a_file_of_vectors_has_a_row_a_line(clew: Clew, gpt: Path, lines: Path) -> None:
     found = clew("embed", gpt, "--file", lines, "--out", "x.npy")
     assert found.status == 0 and found.out == ""
-    assert "1 text without a token: the zero vector stands there" in found.err
-    assert "1 text of more than 32 tokens: read in windows that are pooled together" in found.err
+    assert "1 text without tokens: each has the zero vector" in found.err
+    assert "1 text of more than 32 tokens: read in windows and pooled over all of them" in found.err
     array = np.load("x.npy")
     assert array.dtype == np.float32 and array.shape == (4, 16) and not array[1].any()
     np.testing.assert_allclose(array, library.load(gpt).embed(LINES), atol=1e-6)
@@ -68,22 +68,20 @@ def test_search_finds_the_line_itself_with_an_index_and_without(clew: Clew, gpt:
     lines.write_text("one line\n", encoding="utf-8")
     assert_refused(
         clew("embed", gpt, "--search", "a", "--index", "x.npy", "--file", lines),
-        "x.npy has 4 vectors and lines.txt 1 lines",
+        "x.npy has 4 vectors, but lines.txt has 1 lines",
     )
 
 
 def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, lines: Path) -> None:
     assert_refused(clew("embed", lstm, "a", "--layer", "7"), "there is no layer 7; this model has 0 (the embedding) to")
-    assert_refused(
-        clew("embed", lstm, "a", "--out", "x.txt"), "--out takes a name that ends in .npy or .jsonl, not x.txt"
-    )
+    assert_refused(clew("embed", lstm, "a", "--out", "x.txt"), "--out must end in .npy or .jsonl, not x.txt")
     assert_refused(
         clew("embed", lstm, "a", "--tokens", "--pooling", "max"),
-        "--pooling makes one vector of a text's, and --tokens has",
+        "--pooling makes one vector per text, but --tokens asks",
     )
     assert_refused(clew("embed", lstm, "a", "--search", " "), "--search is empty")
     assert_refused(
-        clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: this is no whole .npy file of numbers"
+        clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: not a complete .npy file of numbers"
     )
     assert_refused(clew("embed", lstm, "--search", "a", "--index", "no.npy"), "no such file: no.npy")
     np.save("wide.npy", np.ones((2, 3), dtype="f4"))
@@ -92,8 +90,8 @@ def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, li
         "vectors of 3 numbers cannot be compared with vectors of 16",
     )
     assert_refused(clew("embed", lstm, "--search", "a", stdin=""), "there is no text to search")
-    assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is what --search looks through")
-    with pytest.raises(UserError, match="a text is a string, and one is"):
+    assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is only for --search")
+    with pytest.raises(UserError, match="a text must be a string, not"):
         library.load(lstm).embed([["a", "b"]])  # type: ignore[list-item]
 
 

@@ -60,7 +60,10 @@ def assert_refused(found: Outcome, sentence: str) -> None:
             ["train", "text-lstm", "training.schedule.warmup=-1"],
             "the schedule's warmup (-1) must be at least 0; set training.schedule.warmup",
         ),
-        (["train", "text-lstm"], "there is no training data; name your text with data.train, e.g. `clew train text-lstm"),
+        (
+            ["train", "text-lstm"],
+            "there is no training data; name your text with data.train, e.g. `clew train text-lstm",
+        ),
         (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),
         (["train", "text-lstm", "device=gpu"], "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
         (["recipes", "text-lsmt"], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),
@@ -84,9 +87,12 @@ def assert_refused(found: Outcome, sentence: str) -> None:
             ["runs", "comprae", "A", "B"],
             "unrecognized arguments: A B; did you mean `clew runs compare`? `clew runs --help` shows how",
         ),
-        (["runs", "lst"], "no such folder: lst; give the one that your runs are below; did you mean `clew runs list`?"),
+        (
+            ["runs", "lst"],
+            "no such folder: lst; give the folder that contains your runs; did you mean `clew runs list`?",
+        ),
         (["vectors", "neighbors", "x"], "unrecognized arguments: x; did you mean `clew vectors neighbours`?"),
-        (["train", "text-lstm", "--code", "none.py"], "no such file: none.py; --code takes a Python file of yours"),
+        (["train", "text-lstm", "--code", "none.py"], "no such file: none.py; --code takes the path of a Python file"),
     ],
 )
 def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
@@ -115,7 +121,7 @@ def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], senten
         (["the %"], "the prompt has characters the model has never seen: '%' (U+0025); it knows"),
         (["the", "she \udc80"], "text 2: character 5 of the prompt (U+DC80) is half a character; give it as UTF-8"),
         (["--file", "none.txt"], "no such file: none.txt"),
-        (["--file", "-"], "standard input has no line to go on from"),
+        (["--file", "-"], "standard input has no line to continue"),
     ],
 )
 def test_a_mistake_in_generating_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
@@ -247,7 +253,7 @@ def test_a_folder_below_a_file_is_refused(clew: Clew, tmp_path: Path) -> None:
 
 def test_settings_are_not_laid_over_a_run(clew: Clew, lstm: Path) -> None:
     found = clew("describe", lstm, "model.dim=3")
-    assert_refused(found, f"settings are laid over a recipe, and {lstm} is a run; leave model.dim=3 out")
+    assert_refused(found, f"settings override recipes only, and {lstm} is a run; leave model.dim=3 out")
 
 
 def test_streams_are_counted_from_one(clew: Clew, lstm: Path) -> None:
@@ -261,11 +267,12 @@ def test_a_text_of_one_character_cannot_be_scored(clew: Clew, lstm: Path) -> Non
 
 def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> None:
     assert_refused(
-        clew("evaluate", lstm, "-", stdin="the \udcff end"), "standard input is not UTF-8 at 4; convert it first"
+        clew("evaluate", lstm, "-", stdin="the \udcff end"),
+        "standard input is not UTF-8 at position 4; convert the text first",
     )
     assert_refused(
         clew("predict", lstm, "-", stdin="the \udcff end"),
-        "standard input, line 1: byte 5 is not UTF-8; convert it first",
+        "standard input, line 1: byte 5 is not UTF-8; convert the text first",
     )
 
 
@@ -297,8 +304,8 @@ def test_a_fault_of_ours_says_so_and_debug_shows_where(
     found = clew("recipes")
     assert found.status == 1
     assert found.err.startswith(
-        "clew: this is a fault in clew or in code of yours: AttributeError: "
-    ) and found.err.endswith("--debug shows where\n")
+        "clew: this is a bug in clew or in your own code: AttributeError: "
+    ) and found.err.endswith("--debug shows the traceback\n")
     with pytest.raises(AttributeError):
         clew("recipes", "--debug")
 

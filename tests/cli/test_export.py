@@ -25,7 +25,7 @@ def test_every_format_is_named_in_the_help() -> None:
 def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, run: Path) -> None:
     found = clew("export", run, "--to", "torch", "--license", "cc0-1.0", "--json")
     assert found.status == 0
-    assert found.err == "written to exports/bag-torch; its README.md shows how to use it\n"
+    assert found.err == "wrote exports/bag-torch; its README.md shows how to use it\n"
     files = ["README.md", "classifier.pt2", "export.json", "vocabulary/labels.json", "vocabulary/tokenizer.json"]
     assert json.loads(found.out) == {"folder": "exports/bag-torch", "files": files}
     about = json.loads(Path("exports/bag-torch/export.json").read_text(encoding="utf-8"))
@@ -52,11 +52,14 @@ def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, r
         (["--to", "onxn"], "unknown format 'onxn'; did you mean 'onnx'? known:"),
         (
             ["--to", "hf", "--license", " "],
-            "--license is empty; name the model's licence, such as apache-2.0, or leave it out",
+            "--license is empty; give the model's licence, such as apache-2.0, or leave it out",
         ),
         ([], "the following arguments are required: --to; `clew export --help` shows how"),
         (["--to", "onnx", "--out", "runs/bag"], "runs/bag is a run; choose another folder with --out"),
-        (["--to", "onnx", "--out", "runs/bag/config.json"], "runs/bag/config.json is a file; --out takes a folder"),
+        (
+            ["--to", "onnx", "--out", "runs/bag/config.json"],
+            "runs/bag/config.json is a file; choose another folder with --out",
+        ),
         (
             ["--to", "onnx", "--out", "runs"],
             "runs is not empty; choose another folder with --out, or replace its files with --force",
@@ -72,7 +75,7 @@ def test_without_onnx_it_is_said_how_to_get_it(clew: Clew, run: Path, monkeypatc
     found = clew("export", run, "--to", "onnx")
     assert_refused(
         found,
-        "exporting to ONNX needs onnxscript, which is not installed; `pip install 'clew[onnx]'`, or use `--to torch`",
+        "exporting to ONNX needs onnxscript, which is not installed; `pip install 'clew[onnx]'`, or use --to torch",
     )
     assert not Path("exports/bag-onnx").exists()
 

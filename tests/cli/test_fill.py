@@ -86,7 +86,7 @@ def test_what_is_wrong_with_a_line_is_said_of_its_place(clew: Clew, bert: Path, 
         f"clew: {file}, line 3 has no [MASK]; write [MASK] in place of"
     )
     assert clew("fill", bert, stdin="the ball\n").err.startswith("clew: standard input, line 1 has no [MASK]")
-    assert clew("fill", bert, file).err == f"clew: {file} is a file, not a text; use --file {file}\n"
+    assert clew("fill", bert, file).err == f"clew: {file} is a file, not a text; use --file {file} to read its lines\n"
     table = write_text(tmp_path, "one,two\na [MASK],she went in.\n,\nthe ball,\n", "gaps.csv")
     assert clew("fill", bert, "--file", table, "--text", "one").err.startswith(f"clew: {table}, record 3 has no [MASK]")
 
@@ -102,7 +102,8 @@ def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm
     assert "which cannot fill; use `clew generate`" in clew("fill", lstm, "[MASK]").err
     assert "which cannot generate; use `clew fill`" in clew("generate", bert).err
     assert (
-        "no such file: nothing; to give a single text, use standard input: echo TEXT" in clew("predict", bert, "nothing").err
+        "no such file: nothing; to give a single text, use standard input: echo TEXT"
+        in clew("predict", bert, "nothing").err
     )
 
 

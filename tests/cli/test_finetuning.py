@@ -32,13 +32,13 @@ def test_an_adapter_is_described_listed_used_and_merged(clew: Clew, adapted: Pat
     assert "transfer.adapter=lora" in clew("runs").out and "model.dim" not in clew("runs").out
     label, *_ = clew("classify", adapted, stdin="the red fox is good\n").out.split("\t")
     merged = clew("merge", adapted, "--out", "whole")
-    assert (merged.status, merged.out) == (0, "") and merged.err.endswith("parameters written to whole\n")
+    assert (merged.status, merged.out) == (0, "") and merged.err.endswith("parameters to whole\n")
     (adapted.parent.parent / "bert").rename("gone")
     assert clew("classify", "whole", stdin="the red fox is good\n").out.startswith(label)
     lost = clew("classify", adapted, stdin="the red fox is good\n")
-    assert lost.status == 2 and "is an adapter on bert, which is not there; set CLEW_BASE" in lost.err
+    assert lost.status == 2 and "is an adapter on bert, which does not exist; set CLEW_BASE" in lost.err
     assert clew("average", adapted, "whole", "--out", "mean").err.startswith(
-        f"clew: {adapted} is an adapter on bert and has no whole weights"
+        f"clew: {adapted} is an adapter on bert and has no full weights"
     )
 
 

@@ -44,7 +44,7 @@ def test_the_same_command_again_trains_nothing(clew: Clew, tmp_path: Path) -> No
     again = clew(*command)
     assert (first.status, again.status) == (0, 0) and again.out == first.out
     assert [line for line in again.err.splitlines() if line.startswith("run ")] == [
-        f"run {n} of 2, study/text-lstm-seed={n}: finished before" for n in (1, 2)
+        f"run {n} of 2, study/text-lstm-seed={n}: already finished" for n in (1, 2)
     ]
     assert {path.name for path in Path("study").iterdir()} == {"text-lstm-seed=1", "text-lstm-seed=2"}
     assert clew("evaluate", "study/text-lstm-seed=1").status == 0
@@ -92,7 +92,7 @@ def test_a_run_of_another_process_is_passed_over(clew: Clew, tmp_path: Path) -> 
     with locked(Path("runs/text-lstm-seed=1")):
         found = clew("train", "text-lstm", *given, "training.steps=3", "seed=1,2")
     assert found.status == 1
-    assert "run 1 of 2, runs/text-lstm-seed=1: another process is writing it; passed over" in found.err
+    assert "run 1 of 2, runs/text-lstm-seed=1: another process is writing it; skipped" in found.err
     assert [row[-2] for row in rows(found.out)[1:]] == ["running", "finished"]
 
 
@@ -122,7 +122,7 @@ def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_
     states = [line.split()[-2] for line in out.splitlines()[1:3]] + [" ".join(out.splitlines()[3].split()[-3:-1])]
     assert states == ["finished", "interrupted", "not started"]
     message = err.splitlines()[-1]
-    assert message.startswith("clew: stopped; 1 of 3 runs are finished; go on with `clew train text-lstm ")
+    assert message.startswith("clew: stopped; 1 of 3 runs are finished; resume with `clew train text-lstm ")
     assert shlex.split(message.split("`")[1]) == ["clew", *arguments]
     with one_thread():
         found = clew(*arguments)

@@ -15,7 +15,7 @@ def test_a_checkpoint_becomes_a_run_that_verbs_take(
     monkeypatch.chdir(tmp_path)
     make(tmp_path, tied=True)
     found = clew("import", "stories.bin")
-    assert found.status == 0 and found.err == "written to runs/stories\n"
+    assert found.status == 0 and found.err == "wrote runs/stories\n"
     assert "architecture  llama2.c: clew's family llama" in found.out
     assert "task          language_model: `clew generate runs/stories`" in found.out
     listed = clew("runs").out
@@ -25,7 +25,7 @@ def test_a_checkpoint_becomes_a_run_that_verbs_take(
     alone = clew("evaluate", "runs/stories")
     assert (
         alone.status == 2
-        and alone.err == "clew: runs/stories was imported and has no data of its own; name a FILE to score it on\n"
+        and alone.err == "clew: runs/stories was imported and has no data of its own; name a FILE to evaluate it on\n"
     )
     again = clew("import", "stories.bin")
     assert again.status == 2 and "runs/stories is a run already; choose another folder with --out" in again.err

@@ -69,10 +69,10 @@ def test_two_runs_are_two_languages(clew: Clew, files: Path, lstm: Path, gpt: Pa
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        (["--train", "train.tsv"], "there is nothing to do"),
-        (["w1"], "ten pairs with vectors on both sides at least"),
+        (["--train", "train.tsv"], "nothing to do"),
+        (["w1"], "at least 10 training pairs with vectors on both sides"),
         (["--train", "train.tsv", "nobody"], "no vector for 'nobody'"),
-        (["--train", "train.tsv", "w1", "--rounds", "many"], "--rounds takes a number"),
+        (["--train", "train.tsv", "w1", "--rounds", "many"], "--rounds must be a number"),
         (["--train", "none.tsv", "w1"], "no such file"),
         (["--train", "train.tsv", "w1", "--n", "0"], "--n (0) must be at least 1"),
         (["--train", "train.tsv", "--out", "nowhere/d.tsv"], "no such folder"),

@@ -28,11 +28,11 @@ def test_instruments_are_listed_described_and_told_for_a_run(clew: Clew, lstm: P
 
 
 def test_a_run_in_the_instruments_place_and_a_text_for_what_reads_none_are_told(clew: Clew, lstm: Path) -> None:
-    assert "the instrument comes first, and then the run" in clew("look", lstm, "surprisal").err
+    assert "the instrument comes before the run" in clew("look", lstm, "surprisal").err
     assert "runs/nowhere is not a run directory" in clew("look", "runs/nowhere").err
     assert (
         clew("look", "cost", lstm, "--text", "the").err
-        == "clew: cost reads no text of yours; leave --text and --file out\n"
+        == "clew: the instrument cost reads no text; leave --text and --file out\n"
     )
 
 
@@ -73,16 +73,16 @@ def test_what_is_seen_is_drawn_by_the_ending_of_the_name(clew: Clew, lstm: Path,
     ("arguments", "sentence"),
     [
         (["look", "surprize"], "unknown instrument 'surprize'; did you mean 'surprisal'?"),
-        (["look", "next", "text=a"], "there is no run to look at; give one: clew look next RUN text=a"),
+        (["look", "next", "text=a"], "no run was given; name one: clew look next RUN text=a"),
         (["look", "next", "RUN", "tap=1"], "next: unknown field 'tap'; did you mean 'top'?"),
         (["look", "next", "RUN", "text=a", "--text", "b"], "text=, --text and --file exclude each other"),
         (["look", "next", "RUN", "--text", "é"], "characters the model has never seen"),
         (["look", "surprisal", "RUN"], "there is no text to read"),
         (["look", "next", "nowhere"], "nowhere"),
-        (["look", "next", "RUN", "--out", "no/where.html"], "no is no folder"),
+        (["look", "next", "RUN", "--out", "no/where.html"], "no such folder for --out: no"),
         (
             ["look", "next", "RUN", "--out", "seen.gif"],
-            "--out draws by the ending of a name, .html, .svg, .json, .png, .pdf",
+            "--out must end in .html, .svg, .json, .png, .pdf",
         ),
         (["look", "surprisal", "RUN", "--text", "a", "off=1.1"], "no attention"),
     ],

@@ -126,7 +126,10 @@ def test_overlaps_between_given_parts_are_said(clew: Clew) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ([], "there is no training data; name your pairs with data.train, e.g. `clew train translate data.train=pairs.tsv`"),
+        (
+            [],
+            "there is no training data; name your pairs with data.train, e.g. `clew train translate data.train=pairs.tsv`",
+        ),
         (["data.train=p.tsv", "task.measures=[blue]"], "task.measures: unknown measure 'blue'; did you mean 'bleu'?"),
         (["data.train=p.tsv", "task.best=wer"], "unknown value for task.best 'wer'"),
         (

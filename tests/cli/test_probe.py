@@ -31,8 +31,8 @@ def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path:
         ),
         ((lstm, "--corpus", "ewt-sampel"), "unknown corpus 'ewt-sampel'; did you mean 'ewt-sample'?"),
         ((lstm, "--limit", 0), "limit (0) must be at least 1 sentence"),
-        ((lstm, "--out", "levels.png"), "--out draws a picture for a name that ends in .svg, not levels.png"),
-        ((lstm, "--out", "nowhere/levels.svg"), "nowhere is no folder, so that levels.svg cannot be written there"),
+        ((lstm, "--out", "levels.png"), "--out must end in .svg, not levels.png"),
+        ((lstm, "--out", "nowhere/levels.svg"), "no such folder for --out: nowhere; create it first"),
         (("nowhere",), "nowhere"),
     ]:
         found = clew("probe", *arguments)

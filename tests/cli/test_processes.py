@@ -115,7 +115,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(environment: dict[str, st
 def test_bytes_that_are_no_text_are_refused_on_standard_input(tmp_path: Path, lstm: Path) -> None:
     code, out, err = Command(["evaluate", str(lstm), "-"], tmp_path, b"the \xff end").wait()
     assert (code, out) == (2, "")
-    assert err.startswith("clew: standard input is not UTF-8 at 4")
+    assert err.startswith("clew: standard input is not UTF-8 at position 4")
 
 
 def test_a_mistake_gives_its_exit_code_to_the_shell(environment: dict[str, str], tmp_path: Path) -> None:

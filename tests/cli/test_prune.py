@@ -71,7 +71,7 @@ def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_pa
         (["--off", "7.1"], "unknown head '7.1'"),
         (["--heads", "0.9"], "keeps all 2 heads"),
         (["--heads", "0.5", "--batches", "0"], "--batches (0)"),
-        (["--heads", "0.5", "model.dim=3"], "only data can"),
+        (["--heads", "0.5", "model.dim=3"], "only settings of the section data can"),
     ],
 )
 def test_a_mistake_is_one_line(clew: Clew, gpt: Path, arguments: list[str], sentence: str):
@@ -81,4 +81,4 @@ def test_a_mistake_is_one_line(clew: Clew, gpt: Path, arguments: list[str], sent
 
 def test_a_run_without_heads_is_refused(clew: Clew, lstm: Path):
     found = clew("prune", lstm, "--heads", "0.5", "--out", "out")
-    assert found.status == 2 and "no layers of attention heads" in found.err
+    assert found.status == 2 and "no attention heads to prune" in found.err

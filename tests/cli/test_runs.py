@@ -61,7 +61,7 @@ def test_what_all_runs_changed_is_said_once(clew: Clew) -> None:
     for name in ("d", "e"):
         new_run(f"runs/alike/{name}", "model.dim=64", f"seed={ord(name)}")
     lines = clew("runs", "runs/alike").out.splitlines()
-    assert lines[-1] == "all of them changed model.dim=64"
+    assert lines[-1] == "changed in all runs: model.dim=64"
     assert [line.split()[-1] for line in lines[1:3]] == ["seed=100", "seed=101"]
 
 
@@ -141,18 +141,18 @@ def test_checkpoints_of_other_programs_are_passed_over(clew: Clew) -> None:
     found = clew("runs")
     assert found.err == "" and [line.split()[0] for line in found.out.splitlines()[1:]] == ["runs/fine"]
     assert (
-        "runs/bert is a checkpoint of Hugging Face's; `clew import runs/bert` makes a run of it"
+        "runs/bert is a Hugging Face checkpoint; `clew import runs/bert` converts it to a run"
         in clew("compare", "runs/bert").err
     )
 
 
 def test_where_there_is_no_run_that_is_said(clew: Clew) -> None:
-    nothing = "there is no run below {}; train one first, e.g. `clew train shakespeare-lstm`\n"
+    nothing = "there is no run in {}; train one first, e.g. `clew train shakespeare-lstm`\n"
     assert clew("runs") == (0, "", nothing.format("runs"))
     Path("empty").mkdir()
     assert clew("runs", "empty") == (0, "", nothing.format("empty"))
     assert clew("runs", "empty", "--json") == (0, "", nothing.format("empty"))
-    assert_refused(clew("runs", "nowhere"), "no such folder: nowhere; give the one that your runs are below")
+    assert_refused(clew("runs", "nowhere"), "no such folder: nowhere; give the folder that contains your runs")
 
 
 def test_a_recipe_that_is_not_known_here_is_said_to_be(clew: Clew) -> None:

@@ -80,7 +80,7 @@ def test_tags_of_single_words_stand_behind_them(clew: Clew, taggers: dict[str, P
     )
     assert_refused(
         clew("tag", run, "--format", "spans", stdin=TEXT),
-        "--format spans is for tags of phrases, such as B-PER, and those of ",
+        "--format spans needs phrase tags, such as B-PER, and this run tags single words; use --format conll or ",
     )
 
 
@@ -102,10 +102,10 @@ def test_sentences_stand_on_the_command_line(clew: Clew, names: Path) -> None:
     )
     assert_refused(
         clew("tag", names, "Ada", "--file", "x"),
-        "texts are given, and a file of texts too; leave out --file or the texts",
+        "texts are given both as arguments and with --file; leave one of them out",
     )
     Path("lines.txt").write_text("Ada\n", encoding="utf-8")
-    assert_refused(clew("tag", names, "lines.txt"), "lines.txt is a file; its lines are read with --file lines.txt")
+    assert_refused(clew("tag", names, "lines.txt"), "lines.txt is a file, not a text; use --file lines.txt")
 
 
 def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: Path) -> None:
@@ -129,7 +129,8 @@ def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: 
         "a.csv: no column 'boddy' for --text; did you mean 'body'?",
     )
     assert_refused(
-        clew("tag", names, "--text", "body", stdin="a\n"), "--text is a column of a table; name its file with --file"
+        clew("tag", names, "--text", "body", stdin="a\n"),
+        "--text names a column of a table; give the table with --file",
     )
 
 
@@ -162,12 +163,10 @@ def test_mistakes_are_one_line(clew: Clew, names: Path, lstm: Path) -> None:
     )
     assert_refused(clew("tag", names, "--file", "none.txt"), "no such file: none.txt")
     assert_refused(
-        clew("tag", names, stdin="a\0b\n"), "standard input, line 1: a NUL character, so this is no plain text"
+        clew("tag", names, stdin="a\0b\n"), "standard input, line 1: a NUL character, so this is not plain text"
     )
-    assert_refused(clew("evaluate", names, "--errors", -1), "--errors (-1) must be at least 1")
-    assert_refused(
-        clew("evaluate", lstm, "--errors", 3), "--errors is for tasks that have a target; a language model is scored"
-    )
+    assert_refused(clew("evaluate", names, "--errors", -1), "--errors (-1) must be at least 0")
+    assert_refused(clew("evaluate", lstm, "--errors", 3), "--errors is for tasks with a target, but")
 
 
 @pytest.mark.parametrize(

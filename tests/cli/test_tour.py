@@ -19,9 +19,9 @@ def test_stops_are_listed(clew: Clew) -> None:
     ("arguments", "message"),
     [
         (["--only", "reech"], "unknown stop of the tour 'reech'; did you mean 'reach'?"),
-        (["--all", "--only", "reach"], "--all is every stop and --only some of them; give one of the two"),
-        (["--out", "tour.pdf"], "the report is one HTML page, and tour.pdf is to be none; name it such as report.html"),
-        (["--out", "nowhere/tour.html"], "nowhere is no folder"),
+        (["--all", "--only", "reach"], "--all runs every stop, and --only some of them; leave one of them out"),
+        (["--out", "tour.pdf"], "--out must end in .html, such as report.html, not tour.pdf"),
+        (["--out", "nowhere/tour.html"], "no such folder for --out: nowhere"),
         (["--seed", "-1"], "--seed (-1) must be from 0 to"),
         (["--scale", "huge"], "invalid choice: 'huge'"),
     ],
@@ -38,10 +38,7 @@ def test_a_tour_leaves_a_report_and_goes_on_after_ctrl_c(clew: Clew, monkeypatch
     monkeypatch.setitem(EXPERIMENTS, "second", second.experiment)
     found = clew("tour", "--only", "first", "second", "--seed", "5")
     assert found.status == 130
-    assert (
-        found.err.splitlines()[-1]
-        == "clew: interrupted; what was found is kept, and the same command goes on from there"
-    )
+    assert found.err.splitlines()[-1] == "clew: interrupted; results so far are saved; repeat the command to resume"
     second.interrupted = False
     found = clew("tour", "--only", "first", "second", "--seed", "5")
     assert found.status == 0 and Path(found.out.strip()) == Path("runs/tour/report.html")

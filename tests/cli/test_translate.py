@@ -86,10 +86,10 @@ def test_given_translations_are_scored_as_those_that_are_found(clew: Clew, trans
     assert [sum(row["log_probs"]) for row in rows] == pytest.approx([row["log_prob"] for row in rows])
     assert rows[0]["tokens"] == [*found[0]["text"].split(), "<eos>"]
     refused = clew("translate", translator, "--score", "targets.txt", stdin="a\nb\nc\n")
-    assert refused.err == "clew: targets.txt has 2 lines, and standard input has more: line 3 has no partner\n"
+    assert refused.err == "clew: targets.txt has 2 lines, but standard input has more: line 3 has no translation\n"
     assert_refused_late(
         clew("translate", translator, "--score", "targets.txt", stdin="cat\n"),
-        "standard input has 1 lines, and targets.txt",
+        "standard input has 1 line, but targets.txt",
     )
 
 
@@ -242,15 +242,18 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
         (["RUN", "./no-such-run"], "no-such-run is not a run directory (it has no config.json)"),
         (
             ["RUN", "--beams", 3, "--method", "sample"],
-            "--beams needs beam search, but --method is sample; leave one of them out",
+            "--beams is for beam search, and --method is sample; leave one of them out",
         ),
         (
             ["RUN", "--n-best", 2, "--method", "greedy"],
-            "--n-best needs beam search, but --method is greedy; leave one of them out",
+            "--n-best is for beam search, and --method is greedy; leave one of them out",
         ),
         (["RUN", "--attention", "a.gif"], "--attention (a.gif) must end in .jsonl, .svg, .png or .pdf"),
         (["RUN", "--attention", "none/a.svg"], "no such folder for --attention: none; create it first"),
-        (["RUN", "--attention", "a.svg", "--layer", 4], "no layer 4 of the decoder attends to the source; choose 1 to 1"),
+        (
+            ["RUN", "--attention", "a.svg", "--layer", 4],
+            "no layer 4 of the decoder attends to the source; choose 1 to 1",
+        ),
         (
             ["RUN", "--layer", 1],
             "--layer selects the layer that --attention shows; add --attention FILE, or leave --layer out",
@@ -333,7 +336,7 @@ def test_from_python_one_text_gives_one_translation_and_several_give_lists(trans
     assert run.score_translation("red big fox", one.text).log_prob == pytest.approx(one.log_prob, abs=1e-4)
     assert run.align("red big fox", "fox big").weights.shape == (3, 4)
     assert repr(run).endswith(" words)")
-    with pytest.raises(UserError, match="has several tokenizers: vocabularies"):
+    with pytest.raises(UserError, match="has several tokenizers; use vocabularies"):
         _ = run.tokenizer
 
 
@@ -406,5 +409,5 @@ def test_an_encoder_gives_vectors_of_texts(clew: Clew, translator: Path, transla
     np.testing.assert_allclose(run.embed(text, tokens=True), values[:-1], atol=1e-6)
     assert len(objects(clew("embed", translator, text, "--layer", "0").out)[0]["vector"]) > 0
     assert_refused(
-        clew("embed", translators["many"], text), "this model reads a text with the language that it goes into"
+        clew("embed", translators["many"], text), "this model reads a text together with its target language"
     )

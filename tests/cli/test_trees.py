@@ -132,7 +132,7 @@ def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
     refused = clew("train", "classify-trees", "data.train=a.conllu", *SETTINGS)
     assert_refused(
         refused,
-        "a.conllu: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: kind",
+        "a.conllu: the labels of CoNLL-U sentences are in comments; name one with data.label=NAME; there are: kind",
     )
     trained = clew(
         "train",

@@ -42,7 +42,7 @@ def test_fewer_numbers_than_were_asked_for_are_told(clew: Clew) -> None:
     Path("book.txt").write_text(TEXT, encoding="utf-8")
     made = clew("vectors", "book.txt", "--method", "pmi", "--split", "--lowercase", "--dim", 5000)
     assert made.status == 0
-    assert "with 14 words, vectors have 14 numbers and not 5,000\n" in made.err
+    assert "14 words allow only 14 dimensions, not 5,000\n" in made.err
 
 
 def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,20 +54,20 @@ def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "give a text of yours or --corpus NAME, one of them, e.g. `clew vectors book.txt`"),
-        (["book.txt", "--corpus", "ptb"], "give a text of yours or --corpus NAME, one of them"),
+        ([], "give either a text file or --corpus NAME, e.g. `clew vectors book.txt`"),
+        (["book.txt", "--corpus", "ptb"], "give either a text file or --corpus NAME"),
         (
             ["--corpus", "sentiment-sample"],
             "the corpus sentiment-sample holds labelled texts; this task reads running text, such as",
         ),
         (["none.txt"], "no such file: none.txt"),
-        (["book.txt", "--out", "none/v.txt"], "no such folder: none, where --out is to write; make it first"),
-        (["book.txt", "--out", "."], ". is a folder; --out takes the name of a file in it"),
+        (["book.txt", "--out", "none/v.txt"], "no such folder for --out: none; create it first"),
+        (["book.txt", "--out", "."], ". is a folder; --out takes a file"),
         (["book.txt", "--dim", "0"], "dim (0) must be at least 1"),
         (["book.txt", "--min-count", "99"], "no word occurs 99 times; give more text or a smaller min_count"),
         (
             ["book.txt", "--method", "pmi", "--epochs", "2"],
-            "--epochs is for skip-gram and cbow; pmi counts the text once",
+            "--epochs is for skip-gram and cbow, but pmi reads the text once",
         ),
         (["book.txt", "--method", "glove"], "argument --method: invalid choice: 'glove'"),
         (["book.txt", "--seed", "-1"], "--seed (-1) must be at least 0"),
@@ -121,8 +121,8 @@ def test_a_line_without_an_answer_does_not_keep_the_next_from_one(clew: Clew) ->
 
 def test_a_question_is_put_as_the_vectors_write_words() -> None:
     vectors = WordVectors(Words(["london", " Rome"]), torch.eye(2))
-    question = neighbours.Question("London + Rome", ("London", "Rome"), ())
-    assert neighbours.known(vectors, question, str.lower).plus == ("london", " Rome")
+    question = neighbours.Query("London + Rome", ("London", "Rome"), ())
+    assert neighbours.find_words(vectors, question, str.lower).plus == ("london", " Rome")
 
 
 def test_words_joined_by_signs_are_one_question(clew: Clew) -> None:
@@ -169,7 +169,7 @@ def test_a_run_has_neighbours_in_its_own_table(clew: Clew, lstm: Path, translato
     refused = clew("neighbours", lstm, "t", "--first", 3)
     assert (refused.status, refused.err) == (
         2,
-        f"clew: --first is for a file of vectors, and {lstm} is a folder; leave it out\n",
+        f"clew: --first is for a file of vectors, but {lstm} is a folder; leave it out\n",
     )
 
 

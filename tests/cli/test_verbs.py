@@ -311,7 +311,7 @@ def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Pa
     assert without == (
         2,
         "",
-        "clew: run was trained with code of the user's, which is never loaded by itself; look at run/code.py "
+        "clew: run was trained with a user's code, which is never loaded automatically; review run/code.py "
         "and add `--code run/code.py`\n",
     )
     assert clew("generate", "run", "the", "--max-new", 5, "--code", code).out.startswith("the")
@@ -341,8 +341,8 @@ def test_a_cell_that_looks_at_other_rows_breaks_a_law(clew: Clew, tmp_path: Path
 
 def test_a_file_that_adds_nothing_is_said_to(clew: Clew, tmp_path: Path) -> None:
     found = clew("check", write_text(tmp_path, "x = 1\n", "nothing.py"))
-    assert found.status == 2 and "adds nothing to a table that has laws (cell, score, " in found.err
-    assert 'task, model); a line such as CELLS["mine"] = Mine does' in found.err
+    assert found.status == 2 and "adds nothing to the tables with laws (cell, score, " in found.err
+    assert 'task, model); add a line such as CELLS["mine"] = Mine' in found.err
 
 
 def test_streams_are_for_a_runs_own_text(clew: Clew, lstm: Path, tmp_path: Path) -> None:

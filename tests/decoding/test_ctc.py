@@ -145,5 +145,5 @@ def test_what_cannot_be_searched_is_refused() -> None:
         best_path(log_probs[0])
     with pytest.raises(UserError, match=r"symbols \(1\) must be at least 2: a blank and a label"):
         prefix_beam_search(log_probs[..., :1], beams=2)
-    with pytest.raises(UserError, match="a language model must score all 3 symbols, and this one returned 4 scores"):
+    with pytest.raises(UserError, match="a language model must score all 3 symbols, but this one returned 4 scores"):
         prefix_beam_search(log_probs, beams=2, language_model=Bigrams(4))

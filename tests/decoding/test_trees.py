@@ -293,15 +293,12 @@ def test_a_model_that_knows_the_tree_writes_it():
         ),
         (
             {"tokens": TOKENS._replace(words=[])},
-            "a tree needs at least one label to open and close, and one token that stands for a word",
+            "a tree needs at least one label to open and close, and one token for a word",
         ),
         ({"tokens": TOKENS._replace(words=[9])}, "token (9) must be at least 0 and below vocabulary (9)"),
         (
             {"tokens": TOKENS._replace(words=[7, 4])},
-            (
-                "token (4) has two roles; each token must have one: to open, to close, to stand for a word, to start or"
-                " to end"
-            ),
+            ("token (4) has two roles; each token must have one: open, close, word, start or end"),
         ),
     ],
 )

@@ -8,14 +8,14 @@ from clew.core.modes import evaluating
 from clew.instruments.attributing import explain
 from clew.instruments.looking import look
 from clew.instruments.subjects.subject import subject_of
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from tests.instruments.small_runs import small_run
 
 TEXT = "the walls were tall"
 
 
 def explained(name, text=TEXT, of=None, place=None, target=None):
-    return explain(subject_of(small_run(name)), Given(text, target), of, place)
+    return explain(subject_of(small_run(name)), ModelInput(text, target), of, place)
 
 
 def score_of(case):
@@ -102,18 +102,18 @@ def test_what_stands_around_a_text_is_never_occluded():
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("elmo", {}, "gives no single score to explain"),
-        ("gpt", {"place": 2}, "place= names a word that is tagged"),
+        ("elmo", {}, "has no single score to explain"),
+        ("gpt", {"place": 2}, "place= selects a tagged word"),
         ("gpt", {"target": "a"}, "writes no target"),
         ("classifier", {"second": "a"}, "reads one text; leave second= out"),
-        ("gpt", {"of": "the walls"}, "of='the walls' is 9 tokens"),
+        ("gpt", {"of": "the walls"}, "of='the walls' must be one token that the model knows; it is 9 tokens"),
         ("classifier", {"of": "god"}, "unknown label 'god'; did you mean 'good'"),
         ("classifier", {"text": "  "}, "there is no text to read"),
         ("tagger", {"place": 9}, "there is no word 9; the text has 4"),
-        ("tagger", {"method": "occlusion", "occlude": "remove"}, "take occlude=replace"),
+        ("tagger", {"method": "occlusion", "occlude": "remove"}, "set occlude=replace"),
         ("transformer", {"target": "tall", "place": 3}, "there is no token 3 in the target; it has 2"),
         ("bert", {"text": "the [MASK]", "place": 2}, "there is no mask 2; the text has 1"),
-        ("lstm", {"text": "a", "method": "occlusion", "occlude": "remove"}, "a text needs two tokens"),
+        ("lstm", {"text": "a", "method": "occlusion", "occlude": "remove"}, "a text needs at least two tokens"),
     ],
 )
 def test_what_cannot_be_explained_is_told(name, options, sentence):

@@ -28,7 +28,7 @@ from clew.runs.loaded import Run
 from clew.serving.inspector import AskedLook, AskedStep, Inspector
 from clew.sources.picture_inputs import PatchesReader
 from clew.sources.sounds import LogMelReader
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.picture_classification import PictureClassificationConfig, PictureClassifier
 from clew.tasks.transcription import Transcriber, TranscriptionConfig
 from clew.tasks.uses.explaining import Explained
@@ -53,7 +53,7 @@ def picture_case() -> Explained:
     reader, family = PatchesReader(side=12, size=5), MODELS["recurrent"]
     body = family.build(family.config(cell="lstm", dim=6), reader.source())  # type: ignore[call-arg]
     task = PictureClassifier(body, reader, Labels(("a", "b", "c")), PictureClassificationConfig()).double().eval()
-    return task.explains(Given(scenes(1, 1, "train", side=32)[0]), "b")  # type: ignore[arg-type]
+    return task.explains(ModelInput(scenes(1, 1, "train", side=32)[0]), "b")  # type: ignore[arg-type]
 
 
 def sound_case(place: int | None = None) -> Explained:
@@ -62,7 +62,7 @@ def sound_case(place: int | None = None) -> Explained:
     reader, family = LogMelReader(rate=4000, num_mels=6, stack=2, deltas=1), MODELS["recurrent"]
     body = family.build(family.config(cell="gru", dim=6, bidirectional=True), reader.source())  # type: ignore[call-arg]
     task = Transcriber(body, reader, train_character(["ab"]), TranscriptionConfig()).double().eval()
-    return task.explains(Given(Sound(torch.randn(600), 4000)), "ab", place)  # type: ignore[arg-type]
+    return task.explains(ModelInput(Sound(torch.randn(600), 4000)), "ab", place)  # type: ignore[arg-type]
 
 
 CASES = {"a picture": picture_case, "a sound": sound_case, "a symbol": lambda: sound_case(2)}
@@ -202,7 +202,7 @@ def test_cells_and_gates_of_a_sound_lie_along_time(frozen: Callable[[str], Run])
     lines = view.parts[0]
     assert isinstance(lines, Lines) and lines.x_label == "time (s)" and list(lines.series[0].x)[:3] == [0.0, 0.03, 0.06]
     with record(run, "*.cell_state") as seen:
-        run.task.reads(Given(file)).hidden()
+        run.task.reads(ModelInput(file)).hidden()
     path, *_ = [path for path in seen.seen if "forward_layer" in path]
     assert list(lines.series[0].y) == pytest.approx(seen[path][0, :, 1].tanh().tolist(), abs=1e-5)
     gates = clew.look(run, "gates", text=file)
@@ -268,9 +268,9 @@ def test_a_causal_body_reads_an_input_place_by_place_to_the_same_vectors(name: s
         task: Transcriber | PictureClassifier = (
             Transcriber(body, reader, train_character(["ab"]), TranscriptionConfig()).double().eval()
         )
-        given = Given(Sound(torch.randn(600), 4000))  # type: ignore[arg-type]
+        given = ModelInput(Sound(torch.randn(600), 4000))  # type: ignore[arg-type]
     else:
-        task, given = case.module, Given(scenes(1, 1, "train", side=32)[0])  # type: ignore[assignment, arg-type]
+        task, given = case.module, ModelInput(scenes(1, 1, "train", side=32)[0])  # type: ignore[assignment, arg-type]
     reading = task.reads(given)
     carried = task.carries(reading)
     assert carried is not None
@@ -298,7 +298,7 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(
     capsys.readouterr()
     assert main(["look", "levels", "transcription/run", "transcription/3.wav", "transcription/0.wav"]) == 2
     assert (
-        "one file is looked at a time, and here are transcription/3.wav, transcription/0.wav; give one"
+        "only one file can be read, but there are transcription/3.wav, transcription/0.wav; give one"
         in capsys.readouterr().err
     )
     assert main(["look", "cost", "node_labelling/run", "repeats=0"]) == 2
@@ -308,8 +308,8 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(
 @pytest.mark.parametrize(
     ("name", "given", "options", "sentence"),
     [
-        ("transcription", "transcription/3.wav", {"place": 9}, "there is no symbol 9 in what is said; it has 3"),
-        ("transcription", "transcription/3.wav", {"of": "xyz"}, "of='xyz' is no text of symbols that the model knows"),
+        ("transcription", "transcription/3.wav", {"place": 9}, "there is no symbol 9 in the transcript; it has 3"),
+        ("transcription", "transcription/3.wav", {"of": "xyz"}, "of='xyz' has symbols that the model does not know"),
         (
             "transcription",
             "transcription/0.wav",
@@ -321,7 +321,7 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(
             "picture_classification/0.png",
             {"method": "occlusion", "occlude": "remove"},
             (
-                "every patch of this model's input has a place of its own, so that none can be taken out; take"
+                "the score depends on the place of every patch of this model's input, so none can be removed; set"
                 " occlude=replace"
             ),
         ),

@@ -35,7 +35,7 @@ def test_words_have_the_taggers_tags() -> None:
 @pytest.mark.parametrize(
     "name, options, sentence",
     [
-        ("lstm", {"text": "the"}, "runs/lstm gives no labels; instruments that read it: tokens, surprisal, next"),
+        ("lstm", {"text": "the"}, "runs/lstm predicts no labels; instruments that read it: tokens, surprisal, next"),
         ("classifier", {"text": "  "}, "there is no text to read"),
         ("classifier", {"text": "the", "second": "walls"}, "one text"),
     ],

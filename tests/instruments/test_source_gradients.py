@@ -11,7 +11,7 @@ from clew.drawing.views import Heatmap, Table
 from clew.inspection.gradient_flow import source_gradients, watched_embedding, with_gradients
 from clew.inspection.recording import intervene
 from clew.instruments.looking import look
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from tests.instruments.small_runs import small_run
 
 SOURCE, TARGET = "the walls were tall", "tall were walls"
@@ -34,7 +34,7 @@ def log_probs_of(task: Any, batch: Any) -> torch.Tensor:
 def test_gradients_by_the_source_are_those_of_small_changes(name: str) -> None:
     """Central differences of log p(y_t) along the gradient at each place."""
     task = double(name)
-    reading = task.reads(Given(SOURCE, TARGET))
+    reading = task.reads(ModelInput(SOURCE, TARGET))
     path = task.source_entrance(reading)
     with with_gradients(task):
         with watched_embedding(task, path) as kept:
@@ -60,7 +60,7 @@ def test_the_map_has_the_gradient_that_reaches_each_words_own_vector() -> None:
     run = small_run("attentive")
     facts = look(run, "gradients", {"text": SOURCE, "target": TARGET, "steps": 2, "places": 1}).facts
     task: Any = run.task
-    reading = task.reads(Given(SOURCE, TARGET))
+    reading = task.reads(ModelInput(SOURCE, TARGET))
     assert len(set(reading.ids)) == len(reading.ids) and not task.body.shares_embeddings
     found = torch.tensor(facts["source"]["trained"])
     assert found.shape == (len(reading.written), len(reading.tokens)) and facts["source"].keys() == {
@@ -80,7 +80,7 @@ def test_the_view_has_a_map_of_each_state_on_one_scale_and_what_each_word_rests_
     maps = [part for part in view.parts if isinstance(part, Heatmap)]
     assert [part.title for part in maps] == [f"|d log p(y_t) / d x_s|, {state}" for state in ("trained", "untrained")]
     assert maps[0].high == maps[1].high == pytest.approx(max(float(part.values.max()) for part in maps))
-    reading = small_run("attentive").task.reads(Given(SOURCE, TARGET))
+    reading = small_run("attentive").task.reads(ModelInput(SOURCE, TARGET))
     assert tuple(maps[0].rows) == reading.written and tuple(maps[0].columns) == reading.tokens
     (table,) = [part for part in view.parts if isinstance(part, Table) and part.header[0] == "written"]
     norms = maps[0].values

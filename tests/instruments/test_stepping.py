@@ -94,7 +94,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
         ("lstm", "the", [10**6], "there is no token 1000000; ids are between 0 and"),
         ("gpt", "the", [1] * 40, "43 tokens, but the model can tell apart 32 positions"),
         ("attentive", " ", [], "there is no text to read"),
-        ("bert", "the", [], "writes no text step by step"),
+        ("bert", "the", [], "does not generate text token by token"),
     ],
 )
 def test_what_cannot_be_stepped_is_refused(name: str, text: str, chosen: list[int], sentence: str) -> None:

@@ -93,5 +93,5 @@ def test_a_classifier_gives_no_token_a_probability():
 def test_what_is_to_be_guessed_has_no_bits_and_is_masked_for_the_rest():
     facts = look(small_run("bert"), "surprisal", {"text": "the [MASK] were"}).facts
     assert "[MASK]" in facts["tokens"] and facts["tokens"].index("[MASK]") not in facts["places"]
-    with pytest.raises(UserError, match="every token of this text is to be guessed"):
+    with pytest.raises(UserError, match="every token of this text is a mask"):
         look(small_run("bert"), "surprisal", {"text": "[MASK]"})

@@ -85,5 +85,5 @@ def test_what_cannot_be_searched_is_refused(latch: Run) -> None:
         look(latch, "track", {"text": TEXT, "properties": ["quotes"]})
     with pytest.raises(UserError, match="none of digit varies in both texts; give a longer text or other properties"):
         look(latch, "track", {"text": TEXT, "properties": ["digit"]})
-    with pytest.raises(UserError, match="runs/tagger is no language model"):
+    with pytest.raises(UserError, match="runs/tagger is not a language model"):
         look(small_run("tagger"), "track", {"text": TEXT})

@@ -10,7 +10,7 @@ import clew
 from clew.core.errors import UserError
 from clew.data.files.file_bytes import FileBytes
 from clew.drawing.views import Note, Spelled, Table
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from tests.instruments.small_runs import small_run
 from tests.runs.frozen.inputs import SAID, spoken
 
@@ -36,7 +36,7 @@ def test_weights_are_the_posteriors_of_the_task() -> None:
     run = clew.load(FROZEN / "transcription" / "run", device="cpu")
     file = str(FROZEN / "transcription" / "3.wav")
     view = clew.look(run, "transcript", text=file)
-    looked = run.task.spells(Given(file)).attention
+    looked = run.task.spells(ModelInput(file)).attention
     assert looked is not None and np.allclose(view.parts[0].weights, looked.weights.numpy())
     assert view.facts["letters"] == list(looked.letters)
 
@@ -52,5 +52,5 @@ def test_a_sound_in_which_nothing_is_heard_says_so() -> None:
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(UserError, match="there is no sound to read; name a file"):
         clew.look(clew.load(FROZEN / "transcription" / "run", device="cpu"), "transcript")
-    with pytest.raises(UserError, match="writes down neither sounds nor lines of writing"):
+    with pytest.raises(UserError, match="does not transcribe sounds or handwriting"):
         clew.look(small_run("gpt"), "transcript", text="the")

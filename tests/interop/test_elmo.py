@@ -137,7 +137,7 @@ def test_what_cannot_be_carried_is_refused(tmp_path: Path, capsys: pytest.Captur
     make(tmp_path)
     import_checkpoint(tmp_path, tmp_path / "run")
     run = load_run(tmp_path / "run", device="cpu")
-    with pytest.raises(UserError, match=r"carry \(0\) must be at least 1"):
+    with pytest.raises(UserError, match=r"carry \(0\), the number of texts read at a time, must be at least 1"):
         run.embed("a cat", carry=0)
     with pytest.raises(UserError, match="carry is for ELMo, whose states are carried from text to text"):
         TextVectors(build_recurrent(RecurrentConfig(dim=4), Tokens(9)), run.task.reader, carry=2)

@@ -266,12 +266,10 @@ def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:
         import_checkpoint(folder, tmp_path / "run")
     with pytest.raises(UserError, match="is already a run of clew"):
         import_checkpoint(tmp_path / "run", tmp_path / "again")
-    with pytest.raises(UserError, match="full is there and not an empty folder"):
+    with pytest.raises(UserError, match="full exists and is not an empty folder"):
         (tmp_path / "full" / "of").mkdir(parents=True)
         import_checkpoint(folder, tmp_path / "full")
-    with pytest.raises(
-        UserError, match="tiny is a checkpoint of Hugging Face's; `clew import .*tiny` makes a run of it"
-    ):
+    with pytest.raises(UserError, match="tiny is a Hugging Face checkpoint; `clew import .*tiny` converts it to a run"):
         load_run(folder)
 
 

@@ -251,7 +251,7 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     check_same_tokens(run, tmp_path, TEXTS, GERMAN)
     two = {**vocabularies, "target": train_bpe(GERMAN, size=290)}
     with pytest.raises(
-        UserError, match="this run has a bpe tokenizer for each side; train with text.joint=true, or export"
+        UserError, match="this run has a bpe tokenizer for each side; train with text.joint=true, or use format='onnx'"
     ):
         write_huggingface(Run(tmp_path, config, two, task), tmp_path)
     rotary = config.model_copy(update={"model": config.model.model_copy(update={"position": "rotary"})})

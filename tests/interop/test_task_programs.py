@@ -25,7 +25,8 @@ def test_programs_of_a_run_do_what_its_task_does(name: str, tmp_path: Path) -> N
 
 def test_a_parser_says_why_it_has_no_programs() -> None:
     with pytest.raises(
-        UserError, match="^runs/parser: a parser holds what it writes to trees, which no program does; parse with"
+        UserError,
+        match="^runs/parser: a parser cannot be exported, because its output is constrained to trees; parse with",
     ):
         programs_of(small_run("parser"))
 
@@ -36,7 +37,7 @@ def test_a_classifier_of_trees_says_why_it_has_no_programs() -> None:
     run = Run(Path("runs/trees"), config, vocabularies, build_task(config, vocabularies, to_train=False))
     with pytest.raises(
         UserError,
-        match="^runs/trees: a classifier of trees reads them, and each has a shape of its own, which no program",
+        match="^runs/trees: a tree classifier cannot be exported, because every tree has a different structure",
     ):
         programs_of(run)
 

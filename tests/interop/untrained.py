@@ -289,7 +289,7 @@ def tags_agree(task: Any, programs: list[Program], call: Call, rows: int, length
     real = torch.ones(emissions.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask
     found = call("tagger", {**tensors_of(batch.pieces), "word_mask": real})
     close(found["scores"][real], emissions[real])
-    written = [task.written(row[:size].tolist()) for row, size in zip(tags, real.sum(1).tolist(), strict=True)]
+    written = [task.tag_names(row[:size].tolist()) for row, size in zip(tags, real.sum(1).tolist(), strict=True)]
     names = plain_tags(task.tags.names).names if task.scheme else task.tags.names
     given = zip(found["tags"], real.sum(1).tolist(), strict=True)
     assert [[names[tag] for tag in row[:size]] for row, size in given] == written

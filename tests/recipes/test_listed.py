@@ -161,7 +161,7 @@ def test_mistakes_are_told() -> None:
     for data, sentence in (
         (
             {"text": ["a"], "label": ["x", "y"]},
-            "the columns of data= are of different lengths: text 1, label 2; a column has a value for each",
+            "the columns of data= have different lengths: text 1, label 2; give each column one value per",
         ),
         ({"trian": [("a", "x")]}, "unknown part of data 'trian'; did you mean 'train'?"),
         (

@@ -55,7 +55,7 @@ def test_samples_are_answers_of_their_own_in_python_too() -> None:
     run = small_run("lstm")
     found = run.generate("the", samples=3, max_new=8)
     assert isinstance(found, list) and len(found) == 3 and len({each.text for each in found}) > 1
-    with pytest.raises(UserError, match="choices are a list of texts"):
+    with pytest.raises(UserError, match="choices must be a list of texts"):
         run.choose("the", None)  # type: ignore[arg-type]
     assert run.choose("the", "walls,door").label in ("walls", "door")
     with pytest.raises(UserError, match="expected a string"):

@@ -56,7 +56,7 @@ def test_where_it_ran_and_how_often_it_logged_make_no_group() -> None:
 def test_a_second_run_of_a_seed_is_left_out_and_named() -> None:
     groups, notes = group_runs([run_of("a", 1.0), run_of("b", 1.1)])
     assert [group.scores("valid.loss") for group in groups] == [[1.0]]
-    assert notes == ["runs/b has the settings and the seed of runs/a, and is left out"]
+    assert notes == ["runs/b is skipped: it has the same settings and seed as runs/a"]
 
 
 def test_an_average_is_no_seed_of_its_source() -> None:
@@ -138,9 +138,7 @@ def test_predictions_are_compared_by_paired_bootstrap(cells: list[Summary]) -> N
     write_predictions(gru.runs[0].folder, {"c": 1.0, "a": 0.0, "b": 1.0})
     verdict, notes = compare_groups(lstm, gru, "valid.loss")
     assert (verdict.name, verdict.over) == ("paired bootstrap", "scores of 3 examples")
-    assert notes == [
-        "predictions.jsonl does not tell valid.loss of single examples, so that p is of the mean of their scores"
-    ]
+    assert notes == ["predictions.jsonl has no valid.loss of single examples, so p is of the mean of their scores"]
     assert verdict.p == paired_bootstrap([1.0, 2.0, 0.5], [0.0, 1.0, 1.0]).p, (
         "each example's mean over seeds, paired by id"
     )
@@ -154,12 +152,12 @@ def test_predictions_of_other_examples_are_not_paired(cells: list[Summary]) -> N
     verdict, notes = compare_groups(lstm, gru, "valid.loss")
     assert verdict.name == "Welch"
     assert notes == [
-        "the predictions of cell=lstm and of cell=gru are of different examples, so that they are compared over seeds"
+        "the predictions of cell=lstm and cell=gru are of different examples, so the groups are compared over seeds"
     ]
     assert compare_groups(lstm, elman, "valid.loss")[1] == [], "where a group has none there is nothing to say"
     write_predictions(lstm.runs[2].folder, {"a": 1.0})
     _, notes = compare_groups(lstm, gru, "valid.loss")
-    assert notes == ["runs/lstm-3 and runs/lstm-1 have predictions of different examples (1 are in one of them alone)"]
+    assert notes == ["runs/lstm-3 and runs/lstm-1 have predictions of different examples (1 are in only one of them)"]
 
 
 def test_a_broken_predictions_file_is_named_and_stops_nothing(cells: list[Summary]) -> None:
@@ -173,13 +171,13 @@ def test_other_tokens_and_texts_are_cautioned_of() -> None:
     first = run_of("a", 1.0)
     groups, _ = group_runs([first, run_of("b", 4.0, "text.tokenizer=word")])
     assert cautions(groups, "valid.loss") == [
-        "the groups have different tokens (text.tokenizer), so that valid.loss does not compare; use --measure"
+        "the groups have different tokens (text.tokenizer), so valid.loss is not comparable; use --measure"
         " valid.bits_per_character"
     ]
     assert cautions(groups, "valid.bits_per_character") == []
     groups, _ = group_runs([first, run_of("c", 4.0, "data.corpus=null", "data.train=x.txt")])
     assert cautions(groups, "valid.loss") == [
-        "the groups read different texts (data.corpus, data.train), so that their scores do not compare"
+        "the groups read different texts (data.corpus, data.train), so their scores are not comparable"
     ]
 
 

@@ -58,7 +58,7 @@ def test_a_run_of_the_same_settings_is_to_be_resumed() -> None:
     new_run("runs/text-lstm", "seed=1")
     new_run("runs/text-lstm-2", "seed=2")
     message = (
-        "runs/text-lstm is a run of exactly these settings; go on with it by `--resume`, or start another with `--out"
+        "runs/text-lstm is a run with exactly these settings; resume it with `--resume`, or start another with `--out"
         " DIR` or another seed"
     )
     with pytest.raises(UserError, match=message):
@@ -101,7 +101,7 @@ def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Pat
         ),
         ("{}", "run/config.json is of format None, but this clew reads formats 1 to 3"),
         ("{", "run/config.json is not JSON"),
-        ("[1]", "run/config.json is not a run's config: it holds no fields"),
+        ("[1]", "run/config.json is not a run's config: it is not a JSON object"),
         ('{"format": 1, "recipe": "x", "sed": 1}', "run/config.json: unknown field 'sed'; did you mean 'seed'?"),
         ('{"format": 1, "seed": ' + "9" * 5000 + "}", "run/config.json is not JSON: Exceeds the limit (4300 digits)"),
         ('{"format": ' + "[" * 99999, "run/config.json is JSON that is nested too deeply to be read"),
@@ -145,7 +145,7 @@ def test_missing_weights_are_said_to_be_missing(run: Path) -> None:
     (run / "model.safetensors").unlink()
     with pytest.raises(
         UserError,
-        match="run/model.safetensors is missing; the run has not reached its first evaluation, or was copied in part",
+        match="run/model.safetensors is missing; the run has not reached its first evaluation, or was copied incompletely",
     ):
         load_run(run)
 
@@ -186,7 +186,7 @@ def test_a_changed_tokenizer_is_refused(run: Path) -> None:
     path = run / "vocabulary" / "tokenizer.json"
     path.write_text(path.read_text().replace('"a": ', '"A": '))
     message = (
-        "run/vocabulary/tokenizer.json is damaged: it is not what the run was trained with; copy it again, or train"
+        "run/vocabulary/tokenizer.json is damaged: it differs from the file that the run was trained with; copy it again, or train"
         " again"
     )
     with pytest.raises(UserError, match=message):
@@ -204,7 +204,7 @@ def test_a_changed_config_is_refused_unless_it_was_changed_on_purpose(run: Path)
     path.write_text(json.dumps(content))
     with pytest.raises(
         UserError,
-        match="run/config.json is not what was written; bring it back, or, where it was changed on purpose, remove",
+        match="run/config.json has changed since it was written; restore it, or, if the change is intended, remove",
     ):
         load_run(run)
     del content["sha256"]
@@ -218,7 +218,7 @@ def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
     check_code(run, None)
     keep_code(run, code)
     message = (
-        "run was trained with code of the user's, which is never loaded by itself; look at run/code.py and add `--code"
+        "run was trained with a user's code, which is never loaded automatically; review run/code.py and add `--code"
         " run/code.py`"
     )
     with pytest.raises(UserError, match=message):
@@ -226,7 +226,7 @@ def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
     load_run(run, code=code)
     code.write_text("x = 2\n")
     message = (
-        "mine.py is not the file that run was trained with; its copy is run/code.py: add `--code run/code.py`, or train"
+        "mine.py is not the file that run was trained with; use its copy run/code.py: add `--code run/code.py`, or train"
         " again"
     )
     with pytest.raises(UserError, match=message):

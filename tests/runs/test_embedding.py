@@ -230,7 +230,7 @@ def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path
         " running text"
     )
     assert "set text.tokenizer=word" in refused(f"embedding.from={sources['words']}", "text.tokenizer=bpe")
-    assert "embedding.words=false leaves nothing to read a word by" in refused(
+    assert "embedding.words=false leaves no input vectors for words" in refused(
         "embedding.words=false", "embedding.dim=null"
     )
     assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refused("embedding.mix=lerned")

@@ -29,9 +29,9 @@ def tokenizer() -> Tokenizer:
         (
             "text-lstm",
             ["model.dim=100000000"],
-            r"need 6\.4e\+08 GB, but this machine has .* GB of memory; lower model.dim \(100000000\)",
+            r"needs 6\.4e\+08 GB, but this machine has .* GB of memory; lower model.dim \(100000000\)",
         ),
-        ("text-gpt", ["model.dim=6000000"], r"need .* GB, but this machine has .*; lower model.dim \(6000000\)"),
+        ("text-gpt", ["model.dim=6000000"], r"needs .* GB, but this machine has .*; lower model.dim \(6000000\)"),
         ("text-lstm", ["model.dim=1000000000000000000"], r"; lower model.dim \(1000000000000000000\)"),
         (
             "text-lstm",
@@ -57,7 +57,7 @@ def test_a_model_that_no_machine_holds_is_refused_with_what_it_needs(
     with pytest.raises(UserError, match=sentence) as error:
         build_task(config_of(recipe, [*CPU, *settings]), {"tokenizer": tokenizer})
     assert str(error.value).startswith(
-        "to train the model, its weights, gradients and moments need "
+        "training the model, with its weights, gradients and optimiser state, needs "
     ) or "weights need" in str(error.value)
 
 
@@ -81,9 +81,9 @@ def test_no_number_of_any_family_makes_a_machine_wait(tokenizer: Tokenizer, fami
 def test_training_needs_more_than_the_weights(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("text-lstm", [*CPU, "model.dim=64"])
     weights = sum(p.nbytes for p in build_task(config, {"tokenizer": tokenizer}).parameters())
-    monkeypatch.setattr(memory, "LIGHT", 1000)
+    monkeypatch.setattr(memory, "SMALL", 1000)
     monkeypatch.setattr(memory, "machine_memory", lambda device: 3 * weights)
-    with pytest.raises(UserError, match="to train the model, its weights, gradients and moments need"):
+    with pytest.raises(UserError, match="training the model, with its weights, gradients and optimiser state, needs"):
         build_task(config, {"tokenizer": tokenizer})
     built = build_task(config, {"tokenizer": tokenizer}, to_train=False)
     assert sum(p.nbytes for p in built.parameters()) == weights
@@ -99,7 +99,7 @@ def test_what_is_not_light_and_fits_is_built_to_the_same_numbers(
 ) -> None:
     config = config_of("text-gpt", [*CPU, "model.dim=12", "model.num_layers=2"])
     light = build_task(config, {"tokenizer": tokenizer})
-    monkeypatch.setattr(memory, "LIGHT", 1000)
+    monkeypatch.setattr(memory, "SMALL", 1000)
     heavy = build_task(config, {"tokenizer": tokenizer})
     assert all(torch.equal(a, b) for a, b in zip(light.parameters(), heavy.parameters(), strict=True))
     assert weight_bytes(lambda: build_task(config, {"tokenizer": tokenizer})) == sum(
@@ -120,7 +120,7 @@ def test_a_tensor_over_the_allowance_is_never_made() -> None:
     with pytest.raises(TooLarge) as error, Allowance(1000):
         torch.zeros((10, 10))
         nn.Linear(10**12, 10**12)
-    assert error.value.asked == 400 + 4 * 10**24
+    assert error.value.requested == 400 + 4 * 10**24
 
 
 def test_the_memory_of_a_container_counts_where_it_is_less(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

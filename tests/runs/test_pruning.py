@@ -62,11 +62,11 @@ def test_the_run_itself_stays_whole(runs, tmp_path: Path):
 
 
 def test_what_cannot_be_pruned_is_refused(runs, tmp_path: Path):
-    with pytest.raises(UserError, match="no layers of attention heads"):
+    with pytest.raises(UserError, match="no attention heads to prune"):
         prune_run(runs["recurrent"], ["1.1"], tmp_path / "a")
     with pytest.raises(UserError, match="unknown head '9.1'"):
         prune_run(runs["gpt"], ["9.1"], tmp_path / "a")
-    with pytest.raises(UserError, match="no head to prune"):
+    with pytest.raises(UserError, match="no heads to prune"):
         prune_run(runs["gpt"], [], tmp_path / "a")
     with pytest.raises(UserError, match="is a run already"):
         prune_run(runs["gpt"], ["1.1"], runs["bert"].folder)
@@ -76,5 +76,5 @@ def test_transformers_has_no_place_for_layers_of_unlike_size(runs, tmp_path: Pat
     from clew.interop.huggingface.writing import write_huggingface
 
     pruned = prune_run(runs["gpt"], ["1.1"], tmp_path / "pruned")
-    with pytest.raises(UserError, match="this run's were pruned; use --to onnx"):
+    with pytest.raises(UserError, match="this run's were pruned; use format='onnx'"):
         write_huggingface(pruned, tmp_path)

@@ -111,12 +111,10 @@ def test_what_p_is_of_is_said_where_it_is_not_the_measure() -> None:
     one, two = run_of("one", systems["even 20"], wanted), run_of("two", systems["even 30"], wanted)
     verdict, notes = compare_groups(one, two, "valid.bleu")
     assert verdict.over == "BLEU of 40 examples"
-    assert notes == ["predictions.jsonl has other examples than valid.bleu is of; p is of test.bleu"]
+    assert notes == ["predictions.jsonl is not of the examples of valid.bleu; p is of test.bleu"]
     verdict, notes = compare_groups(one, two, "test.loss")
     assert verdict.over == "scores of 40 examples"
-    assert notes == [
-        "predictions.jsonl does not tell test.loss of single examples, so that p is of the mean of their scores"
-    ]
+    assert notes == ["predictions.jsonl has no test.loss of single examples, so p is of the mean of their scores"]
 
 
 def test_ter_of_a_corpus_is_sacrebleus() -> None:

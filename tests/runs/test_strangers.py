@@ -84,7 +84,7 @@ def test_a_config_that_describes_more_than_its_weights_hold_is_refused_before_it
     change(folder, lambda settings: settings["model"].update(dim=20_000))
     sentence = refusal(folder)
     assert "the config describes a model whose weights need" in sentence
-    assert "but those that are there have 0.0 GB" in sentence and "model.dim (20000)" in sentence
+    assert "but the stored weights have 0.0 GB" in sentence and "model.dim (20000)" in sentence
 
 
 def test_weights_of_a_terabyte_for_a_small_model_are_not_read(folder: Path) -> None:
@@ -92,7 +92,7 @@ def test_weights_of_a_terabyte_for_a_small_model_are_not_read(folder: Path) -> N
     with (folder / WEIGHTS).open("wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
         file.truncate(8 + len(head) + 2**34)
-    assert "it has 4,294,967,296 numbers, and the model" in refusal(folder)
+    assert "it has 4,294,967,296 values, and the model" in refusal(folder)
 
 
 def test_a_tensor_with_a_name_of_any_length_is_refused_in_a_sentence(folder: Path) -> None:
@@ -124,7 +124,7 @@ def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) 
         file.truncate(2**31)
     with pytest.raises(
         UserError,
-        match=r"metrics.jsonl has 2,147,483,648 bytes, and that of a run that was not trained here has at most",
+        match=r"metrics.jsonl has 2,147,483,648 bytes, more than the",
     ):
         next(read_metrics(folder))
     with accepting():
@@ -173,8 +173,8 @@ def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_
                 found.status == 2
                 and found.err
                 == f"clew: {elsewhere} was not trained here, and its config names '{shortened_name(secret)}'"
-                " (data.train), which is outside of the run and of this folder; where you trust the run add"
-                " --trust, or name data of your own\n"
+                " (data.train), which is outside the run and this folder; if you trust the run add"
+                " --trust, or name your own data\n"
             )
     assert not list((tmp_path / "cache").glob("**/*.tokens"))
 
@@ -263,8 +263,7 @@ def test_a_file_of_a_run_that_is_a_link_to_another_place_is_not_read(
     found, opened = read_by(["classify", str(elsewhere), "the wall", "--device", "cpu"])
     assert str(tmp_path / "secret" / "file") not in opened
     assert (
-        f"{elsewhere / name} is a link to {tmp_path}" in found.err
-        and "where you trust the run add --trust" in found.err
+        f"{elsewhere / name} is a link to {tmp_path}" in found.err and "if you trust the run add --trust" in found.err
     )
     assert command("classify", str(elsewhere), "the wall", "--device", "cpu", "--trust").status == 0
 
@@ -280,7 +279,7 @@ def test_the_base_of_a_stranger_s_adapter_is_not_looked_for_anywhere(
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     found, opened = read_by(["classify", "../adapter", "the wall is whole", "--device", "cpu"])
-    assert "(transfer.from), which is outside of the run" in found.err and "or set CLEW_BASE to the folder" in found.err
+    assert "(transfer.from), which is outside the run" in found.err and "or set CLEW_BASE to the folder" in found.err
     assert not any("secret" in path for path in opened)
     monkeypatch.setenv("CLEW_BASE", str(tmp_path / "secret" / "base"))
     assert command("classify", "../adapter", "the wall is whole", "--device", "cpu").status == 0

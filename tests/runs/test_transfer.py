@@ -118,7 +118,7 @@ def test_a_base_that_was_moved_is_found_beside_its_adapter_or_where_the_variable
         load_run("elsewhere/run")
     assert (
         str(error.value)
-        == "elsewhere/run is an adapter on bert, which is not there; set CLEW_BASE to the folder that it is in now"
+        == "elsewhere/run is an adapter on bert, which does not exist; set CLEW_BASE to its present folder"
     )
     monkeypatch.setenv("CLEW_BASE", "copy")
     load_run("elsewhere/run", device="cpu")
@@ -245,7 +245,7 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         (
             "classify",
             ["transfer.freeze=body"],
-            "transfer.freeze is for a run that stands on another; give transfer.from=RUN, or leave it out",
+            "transfer.freeze is for fine-tuning a run; give transfer.from=RUN, or leave it out",
         ),
         ("finetune-classify", ["transfer.from=nowhere"], "nowhere is not a run directory (it has no config.json); "),
         ("finetune-classify", [f"transfer.from={'x' * 10_000}"], f"{'x' * 50}"),
@@ -254,10 +254,7 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         (
             "finetune-classify",
             ["transfer.from=bert", "transfer.adapter=lora", "transfer.freeze=1"],
-            (
-                "transfer.adapter leaves all of the other run as it is, so that transfer.freeze has nothing to do; give"
-                " one of them"
-            ),
+            ("transfer.adapter freezes the whole base run, so transfer.freeze has no effect; give one of them"),
         ),
         (
             "finetune-classify",
@@ -270,13 +267,13 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         (
             "finetune-classify",
             ["transfer.from=bert", "text.size=64"],
-            "text.size is of a tokenizer that is trained, and transfer.from brings its run's own; leave it out",
+            "text.size is a setting of a new tokenizer, but transfer.from uses the base run's; leave it out",
         ),
         (
             "finetune-classify",
             ["transfer.from=bert", "transfer.weights=false", LORA],
             (
-                "transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give"
+                "transfer.adapter needs the base run's weights, but transfer.weights=false does not load them; give"
                 " one of them"
             ),
         ),
@@ -296,18 +293,18 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         (
             "translate",
             ["transfer.from=bert", "model.family=seq2seq"],
-            "transfer.from gives a translator its encoder, which a seq2seq cannot take; set model.family=transformer",
+            "transfer.from gives a translator its encoder, which a seq2seq cannot use; set model.family=transformer",
         ),
         (
             "craft-parser",
             ["transfer.from=bert"],
-            "transfer.from gives a translator its encoder, which the task parsing cannot take; leave",
+            "transfer.from gives a translator its encoder, which the task parsing cannot use; leave",
         ),
         (
             "translate",
             ["transfer.from=bert", "data.directions=[de-en]"],
             (
-                "data.directions asks for each language by a token, which the encoder of transfer.from does not know;"
+                "data.directions marks each language with a token, which the encoder of transfer.from does not know;"
                 " give one of them"
             ),
         ),
@@ -315,8 +312,8 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
             "translate",
             ["transfer.from=bert", "text.joint=true"],
             (
-                "text.joint=true would have both sides share their tokens, and the encoder of transfer.from has its"
-                " own; leave it out"
+                "text.joint=true makes both sides share their tokens, but the encoder of transfer.from has its own"
+                " tokens; leave it out"
             ),
         ),
     ],
@@ -332,12 +329,12 @@ def test_a_source_that_is_damaged_or_of_another_kind_is_refused(bert: Path, tmp_
     (bert / WEIGHTS).unlink()
     with pytest.raises(
         UserError,
-        match="model.safetensors is missing; the run has not reached its first evaluation, or was copied in part",
+        match="model.safetensors is missing; the run has not reached its first evaluation, or was copied incompletely",
     ):
         config_of("finetune-classify", [f"transfer.from={bert}"])
     settings = json.loads((bert / "config.json").read_text())
     (bert / "config.json").write_text(json.dumps({**settings, "seed": 7}))
-    with pytest.raises(UserError, match="config.json is not what was written"):
+    with pytest.raises(UserError, match="config.json has changed since it was written"):
         config_of("finetune-classify", [f"transfer.from={bert}"])
     pairs = write_text(tmp_path, "\n".join(PAIRS), "pairs.tsv")
     small = [

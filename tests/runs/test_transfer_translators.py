@@ -200,7 +200,7 @@ def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) ->
     trees.write_text("\n".join(new), encoding="utf-8")
     with pytest.raises(
         UserError,
-        match="tree 1 of the training part has a label or tag that the parser of transfer.from does not write",
+        match="tree 1 of the training part has a label or tag that the parser of transfer.from cannot write",
     ):
         run_recipe("parse", given, out=Path("other"))
     with pytest.raises(
@@ -213,11 +213,11 @@ def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) ->
 def test_the_tokenizers_of_a_translator_are_not_set(tmp_path: Path) -> None:
     base = translator(tmp_path)
     with pytest.raises(
-        UserError, match="text.size is of a tokenizer that is trained, and transfer.from brings its run's own; leave it"
+        UserError, match="text.size is a setting of a new tokenizer, but transfer.from uses the base run's; leave it"
     ):
         config_of("translate", [f"transfer.from={base}", "text.size=77"])
     with pytest.raises(
-        UserError, match="has no body.* of the shape .* that this run's model asks for; leave the model section"
+        UserError, match="has no body.* of the shape .* that this run's model needs; keep the model section"
     ):
         onward(tmp_path, base, "model.dim=16")
     found: Any = config_of("translate", [f"transfer.from={base}", "transfer.translator=false"])

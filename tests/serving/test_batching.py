@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clew.serving.batching import Batcher, Waiting
+from clew.serving.batching import Batcher, QueuedCall
 from clew.serving.calls import call_of
 from clew.serving.worker import Busy, Worker
 from tests.instruments.small_runs import small_run
@@ -32,8 +32,8 @@ def with_batcher(work: Any, **options: Any) -> Any:
     return asyncio.run(run())
 
 
-def waiting(texts: str, **options: Any) -> Waiting:
-    return Waiting(call_of(small_run("lstm"), "generate", {"texts": texts.split(), **options}))
+def waiting(texts: str, **options: Any) -> QueuedCall:
+    return QueuedCall(call_of(small_run("lstm"), "generate", {"texts": texts.split(), **options}))
 
 
 def test_a_batch_takes_calls_of_the_first_ones_key_and_a_call_that_is_cut_goes_to_the_end() -> None:
@@ -74,5 +74,5 @@ def test_a_call_whose_asker_leaves_is_not_answered() -> None:
         await first
         await stays
 
-    with_batcher(work, wait=0.0, queue=2, saw=lambda call, rows, answers: seen.extend(row.text for row in rows))
+    with_batcher(work, wait=0.0, queue=2, observe=lambda call, rows, answers: seen.extend(row.text for row in rows))
     assert seen == ["a", "e"]

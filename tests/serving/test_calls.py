@@ -39,8 +39,8 @@ def test_what_is_sampled_is_the_same_whichever_other_rows_it_is_found_with() -> 
         call = call_of(
             small_run(name), verb, {"texts": ["the walls", "she went in"], "method": "sample", "temperature": 2.0}
         )
-        both = call.answered(call.rows, [1, 2])
-        alone = [call.answered([row], [number])[0] for number, row in enumerate(call.rows, start=1)]
+        both = call.answer(call.rows, [1, 2])
+        alone = [call.answer([row], [number])[0] for number, row in enumerate(call.rows, start=1)]
         assert [answer[0].text for answer in both] == [answer[0].text for answer in alone]
 
 
@@ -75,7 +75,7 @@ def test_a_field_beside_several_texts_holds_for_all() -> None:
 def test_questions_need_a_passage(body: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         call = call_of(small_run("answerer"), "answer", body)
-        call.answered(call.rows, range(1, len(call.rows) + 1))
+        call.answer(call.rows, range(1, len(call.rows) + 1))
 
 
 def test_every_use_describes_its_rows_and_options_and_runs_have_theirs() -> None:
@@ -92,5 +92,5 @@ def test_every_use_describes_its_rows_and_options_and_runs_have_theirs() -> None
 
 def test_a_language_model_is_asked_for_the_likeliest_of_choices() -> None:
     call = call_of(small_run("lstm"), "classify", {"text": "the", "choices": ["walls", "door"]})
-    [told] = call.told(call.answered(call.rows, [1]))
-    assert told["label"] in ("walls", "door") and sum(told["probabilities"].values()) == pytest.approx(1)
+    [row] = call.objects(call.answer(call.rows, [1]))
+    assert row["label"] in ("walls", "door") and sum(row["probabilities"].values()) == pytest.approx(1)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from clew.serving.connections import Connection, Connections, Doing, address_of
+from clew.serving.connections import Connection, Connections, Stage, address_of
 from clew.serving.guard import Guard
 from clew.serving.server import listen
 
@@ -95,9 +95,9 @@ def is_cut(at: socket.socket, seconds: float = 20.0) -> bool:
 
 
 def test_a_head_that_does_not_come_is_given_up_however_its_bytes_come() -> None:
-    cut: list[str] = []
+    closed: list[str] = []
     with (
-        served(Connections(head=0.3, cut=cut.append)) as port,
+        served(Connections(head=0.3, on_close=closed.append)) as port,
         connect(port) as silent,
         connect(port) as slow,
         connect(port) as half,
@@ -114,7 +114,7 @@ def test_a_head_that_does_not_come_is_given_up_however_its_bytes_come() -> None:
         assert answer.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.3 seconds" in answer
         with connect(port) as honest:
             assert b"200" in ask(honest)
-    assert cut.count("head") == 3
+    assert closed.count("head") == 3
 
 
 def test_a_request_that_takes_long_is_not_cut_by_the_time_for_its_head_or_the_next() -> None:
@@ -142,20 +142,20 @@ def test_the_head_of_the_next_request_has_its_time_too() -> None:
 
 
 def test_an_answer_that_nobody_reads_is_given_up() -> None:
-    cut: list[str] = []
-    with served(Connections(stall=0.3, cut=cut.append)) as port, connect(port) as client:
+    closed: list[str] = []
+    with served(Connections(stall=0.3, on_close=closed.append)) as port, connect(port) as client:
         client.sendall(request_of(b'"x"', "/large"))
         until = time.monotonic() + 20
-        while "stall" not in cut and time.monotonic() < until:
+        while "stall" not in closed and time.monotonic() < until:
             time.sleep(0.01)
-    assert cut == ["stall"]
+    assert closed == ["stall"]
 
 
 def test_slow_clients_that_hold_every_connection_keep_no_honest_one_out() -> None:
     """Sixty half-sent heads where there is room for twenty, from the address of the honest clients, before, between and
     after these."""
-    cut: list[str] = []
-    connections = Connections(20, head=30.0, cut=cut.append)
+    closed: list[str] = []
+    connections = Connections(20, head=30.0, on_close=closed.append)
     with served(connections) as port:
         slow = []
         honest = [connect(port) for _ in range(4)]
@@ -171,7 +171,7 @@ def test_slow_clients_that_hold_every_connection_keep_no_honest_one_out() -> Non
         assert sum(is_cut(each, 0.05) for each in slow) >= 60 - 20
         for client in (*slow, *honest):
             client.close()
-    assert set(cut) == {"room"}
+    assert set(closed) == {"room"}
 
 
 def test_whoever_comes_when_all_are_being_answered_is_told_to_come_back() -> None:
@@ -187,8 +187,8 @@ def test_whoever_comes_when_all_are_being_answered_is_told_to_come_back() -> Non
         for client in (first, second):
             client.sendall(request_of(b'"x"'))
         until = time.monotonic() + 20
-        while [each.doing for each in connections.by_address.get("127.0.0.1", ())] != [
-            Doing.ANSWER
+        while [each.stage for each in connections.by_address.get("127.0.0.1", ())] != [
+            Stage.ANSWER
         ] * 2 and time.monotonic() < until:
             time.sleep(0.001)
         with connect(port) as third:
@@ -202,42 +202,42 @@ def test_whoever_comes_when_all_are_being_answered_is_told_to_come_back() -> Non
 class Seen:
     """A connection as the limits see it."""
 
-    def __init__(self, address: str, doing: Doing):
+    def __init__(self, address: str, doing: Stage):
         self.address = address
-        self.doing = doing
+        self.stage = doing
 
 
-def one(address: str, doing: Doing) -> Any:
+def one(address: str, doing: Stage) -> Any:
     return Seen(address, doing)
 
 
 def test_who_holds_most_connections_makes_room_for_others() -> None:
     connections = Connections(4)
-    hog = [one("hog", Doing.ANSWER) for _ in range(3)]
-    guest = one("guest", Doing.IDLE)
+    hog = [one("hog", Stage.ANSWER) for _ in range(3)]
+    guest = one("guest", Stage.IDLE)
     for each in (*hog, guest):
         assert connections.add(each) is None
-    newcomer = one("newcomer", Doing.HEAD)
+    newcomer = one("newcomer", Stage.HEAD)
     assert connections.add(newcomer) is hog[-1]
     connections.remove(hog[-1])
-    again = one("hog", Doing.HEAD)
+    again = one("hog", Stage.HEAD)
     assert connections.add(again) is again
     connections.remove(again)
-    hog[0].doing = Doing.BODY
-    assert connections.add(one("newcomer", Doing.HEAD)) is hog[0]
+    hog[0].stage = Stage.BODY
+    assert connections.add(one("newcomer", Stage.HEAD)) is hog[0]
 
 
 def test_of_one_address_the_longest_without_a_head_goes_first_then_the_idle_then_those_whose_body_comes() -> None:
     connections = Connections(4)
-    body, idle, late, early = (one("a", doing) for doing in (Doing.BODY, Doing.IDLE, Doing.HEAD, Doing.HEAD))
+    body, idle, late, early = (one("a", doing) for doing in (Stage.BODY, Stage.IDLE, Stage.HEAD, Stage.HEAD))
     for each in (body, idle, late, early):
         assert connections.add(each) is None
-    connections.moved(late)
+    connections.stage_changed(late)
     for expected in (early, late, idle, body):
-        newest = one("a", Doing.ANSWER)
+        newest = one("a", Stage.ANSWER)
         assert connections.add(newest) is expected
         connections.remove(expected)
-    newest = one("a", Doing.HEAD)
+    newest = one("a", Stage.HEAD)
     assert connections.add(newest) is newest
 
 

@@ -152,7 +152,7 @@ def test_web_sockets_are_closed() -> None:
 
 def test_a_program_brings_a_key_in_the_place_of_a_cookie() -> None:
     statuses: list[int] = []
-    guard = Guard(echo, hosts=["models.example"], key="a-key", anywhere=True, refused=statuses.append)
+    guard = Guard(echo, hosts=["models.example"], key="a-key", anywhere=True, on_refusal=statuses.append)
     asked = {"host": "models.example", "authorization": "Bearer a-key"}
     assert guard.token is None
     assert ask(guard, "POST", json={"a": 1}, client="10.0.0.7", headers=asked).json() == {"a": 1}

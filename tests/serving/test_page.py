@@ -115,7 +115,8 @@ def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folder
     ]
     assert first["before"] == "" and likely and all(token.startswith("(") for token in likely)
     with pytest.raises(
-        UserError, match="answerer writes no text step by step; models that go on from a text or write a target do"
+        UserError,
+        match="answerer does not generate text token by token; models that go on from a text or write a target do",
     ):
         Inspector([load_run(odd_folders["answerer"], device="cpu")]).step(
             AskedStep(runs=("answerer",), text="the thread")

@@ -9,7 +9,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.runs.loaded import Run
 from clew.serving.metrics import FAMILIES, Metrics
-from clew.serving.profiles import FEW, Profile, spread, training_profile
+from clew.serving.profiles import MOST_PREDICTED, Profile, spread, training_profile
 from clew.tasks.classification import CLASSIFY, Classified
 from clew.tasks.tagging import TAG, TaggedText, TaggedWord
 from clew.tasks.use import Use
@@ -65,7 +65,7 @@ def test_training_data_that_is_not_there_is_refused_with_a_sentence() -> None:
 
 def confidence_of(use: Use[Any, Any], answer: Any) -> float | None:
     profile = Profile()
-    profile.told(use, small_run("tagger"), [answer])
+    profile.add_answers(use, small_run("tagger"), [answer])
     return profile.confidence if profile.confidences else None
 
 
@@ -82,12 +82,18 @@ def test_tags_of_phrases_are_counted_without_where_they_begin() -> None:
     run = small_run("tagger")
     profile = Profile()
     tagged = run.tag(["a red fox", "she went"])
-    assert profile.told(TAG, run, tagged) == profile.labels
+    assert profile.add_answers(TAG, run, tagged) == profile.labels
     assert profile.labels.total() == 5 and {*profile.labels} <= {"D", "N"}
 
 
-@pytest.mark.parametrize("count", [0, 1, FEW - 1, FEW, FEW + 1, 10 * FEW + 3])
+@pytest.mark.parametrize(
+    "count", [0, 1, MOST_PREDICTED - 1, MOST_PREDICTED, MOST_PREDICTED + 1, 10 * MOST_PREDICTED + 3]
+)
 def test_examples_are_spread_over_all(count: int) -> None:
-    found = spread(range(count), FEW)
-    assert len(found) == min(count, FEW) if count <= FEW else FEW // 2 <= len(found) <= FEW
+    found = spread(range(count), MOST_PREDICTED)
+    assert (
+        len(found) == min(count, MOST_PREDICTED)
+        if count <= MOST_PREDICTED
+        else MOST_PREDICTED // 2 <= len(found) <= MOST_PREDICTED
+    )
     assert not found or found[0] == 0

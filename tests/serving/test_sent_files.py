@@ -185,7 +185,7 @@ def test_a_file_may_be_larger_than_a_text_and_is_bounded(serve: Serve) -> None:
     assert one.status_code == 200
     assert two.status_code == 400 and "16,000,001 bytes, but at most 16,000,000 are read" in two.json()["error"]
     assert three.status_code == 413 and "24,000,000 bytes" in three.json()["error"]
-    assert guard.held == 0
+    assert guard.reserved == 0
 
 
 def test_many_large_bodies_at_once_are_told_to_come_back() -> None:
@@ -193,7 +193,7 @@ def test_many_large_bodies_at_once_are_told_to_come_back() -> None:
         raise AssertionError("it was let in")
 
     guard = Guard(app, most_bytes=MOST_BODY)
-    guard.held = MOST_LARGE * MOST_BODY - MOST_BYTES
+    guard.reserved = MOST_LARGE * MOST_BODY - MOST_BYTES
     (found,) = ask_all(guard, [("/caption", {"picture": {"data": "A" * 2 * MOST_BYTES}})])
     assert found.status_code == 503 and "try again" in found.json()["error"]
 

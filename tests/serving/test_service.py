@@ -398,7 +398,7 @@ def test_metrics_count_requests_errors_batches_and_what_came_in(make: Make) -> N
 
 def test_a_server_behind_its_guard_counts_whom_it_turns_away(make: Make) -> None:
     service = make("classifier")
-    guard = Guard(service.app(), refused=service.turned_away)
+    guard = Guard(service.app(), on_refusal=service.count_refusal)
     found = ask_all(guard, [("/classify", b" " * 1_000_001), ("/classify", {"text": "a red fox"})])
     assert [response.status_code for response in found] == [413, 200]
     assert 'clew_refused_total{status="413"} 1' in ask(service, "/metrics").text

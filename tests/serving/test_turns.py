@@ -181,7 +181,7 @@ def test_requests_of_every_size_at_once_are_answered_as_each_alone(make: Make) -
 def test_requests_of_equal_options_wait_to_be_answered_together(make: Make) -> None:
     service = make("lstm", batch=8)
     seen: list[int] = []
-    service.batcher.saw = lambda call, rows, answers: seen.append(len(rows))
+    service.batcher.observe = lambda call, rows, answers: seen.append(len(rows))
     body = {"text": "the", "max_new": 200, "repetition_penalty": 1.1}  # which no running batch has
 
     async def everyone() -> None:

@@ -41,7 +41,7 @@ async def collected(pieces: Any) -> str:
 
 
 async def settled(writer: Writer) -> None:
-    while writer.driving is not None and not writer.driving.done():
+    while writer.submitting is not None and not writer.submitting.done():
         await asyncio.sleep(0.001)
 
 
@@ -60,7 +60,7 @@ def test_requests_with_unequal_options_are_written_together_as_each_alone(name: 
         streamed = [collected(writer.stream(each)) for each in calls if len(each.rows) == 1]
         found = await asyncio.gather(*(writer.answers(each) for each in calls), *streamed)
         await settled(writer)
-        assert writer.batch.is_idle and writer.owners == {} and writer.taken == [] and writer.open == []
+        assert writer.batch.is_idle and writer.owners == {} and writer.active == [] and writer.open == []
         return found
 
     *answers, first, second, third, last = with_writer(work, name, rows=4)
@@ -77,7 +77,7 @@ def test_a_request_of_many_rows_has_its_share_and_no_more() -> None:
         shares = []
         for _ in range(3):
             await writer.answers(call("she", max_new=3))
-            shares.append(max(len(asked.rows) for asked in writer.taken) if writer.taken else 0)
+            shares.append(max(len(asked.rows) for asked in writer.active) if writer.active else 0)
         is_under_way = not many.done()
         many.cancel()
         await asyncio.wait([many])

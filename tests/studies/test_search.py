@@ -205,7 +205,9 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         "model.dim=4..16",
         sentence="model.dim=4..16 is a range, which needs a search; add --search N, such as",
     )
-    refused("--jobs", 2, sentence="--jobs is for a search; add --search N, such as --search 20, or leave --jobs out")
+    refused(
+        "--jobs", 2, sentence="--jobs is only for a search; add --search N, such as --search 20, or leave --jobs out"
+    )
     refused(
         "--search",
         0,
@@ -323,7 +325,7 @@ def test_a_disk_that_refuses_is_one_sentence(given: list[str], clew: Clew) -> No
 def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(
     given: list[str],
     clew: Clew,
-    tmp_path: Path,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     more = [*words(given), "training.steps=300", "training.evaluate_every=100", *SPACE]
     whole = clew("train", "text-lstm", *more, "--search", 3, "--out", "whole")
@@ -370,7 +372,7 @@ def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Cl
 def test_a_search_with_a_file_of_ones_own_is_listed_without_it(
     given: list[str],
     clew: Clew,
-    monkeypatch: pytest.MonkeyPatch,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from clew.layers.cells import CELLS
 

@@ -92,7 +92,9 @@ def test_pointing_is_that_of_a_loop_over_words_and_pixels(run: Path, tmp_path: P
             f"here is a {thing.colour} {thing.shape}" if number % 2 else f"a {thing.shape} alone one purple cross"
         )
         weights = task.aligns(ModelInput(name, target=texts[-1])).weights[:-1].numpy()
-        found = pointing.pointed(weights, ground_text(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32), before=4)
+        found = pointing.pointed(
+            weights, ground_text(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32), before=4
+        )
         right, words = right + found[0], words + found[1]
     assert task.pointed(drawn, texts) == (right, words) and words > 0
     examples = [

@@ -90,7 +90,7 @@ def test_ignored_cells_are_in_no_measure_and_no_loss():
 
 def test_mistakes_have_their_sentences():
     with pytest.raises(
-        UserError, match="every cell has a label, and model.block joins several of them to one; set model.block=1"
+        UserError, match="model.block merges several cells into one, and each cell needs a label; set model.block=1"
     ):
         labeller(num_layers=2, block=2)
     with pytest.raises(

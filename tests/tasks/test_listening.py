@@ -101,7 +101,7 @@ def test_the_instrument_shows_the_letters_where_they_were_looked_at(run: Path) -
 
 def test_a_language_model_is_for_ctc(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--lm", "texts.txt"]) == 2
-    assert "--lm is for transcription by CTC, and " in capsys.readouterr().err
+    assert "--lm is for transcription by CTC, but " in capsys.readouterr().err
 
 
 def test_a_pyramid_has_no_more_layers_than_the_encoder_and_nothing_to_add() -> None:

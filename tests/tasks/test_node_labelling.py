@@ -152,11 +152,11 @@ def test_mistakes_are_told_in_a_sentence():
     task = build()
     with pytest.raises(
         UserError,
-        match="every word of the training part has the label 'root', so there is nothing to tell apart; see data.label",
+        match="every word of the training part has the label 'root', so there is nothing to tell apart; check",
     ):
         build(examples=[EXAMPLES[2]])
     with pytest.raises(
-        UserError, match="task.relations=true shows the relations that are to be told; set task.relations=false"
+        UserError, match="task.relations=true puts the relations to predict into the input; set task.relations=false"
     ):
         build(relations=True)
     with pytest.raises(UserError, match="f:1: there is no enhanced graph"):
@@ -165,7 +165,8 @@ def test_mistakes_are_told_in_a_sentence():
         odd = EXAMPLES[0]._replace(tags=("nsubj", "root", "vocative"))
         NODE_LABELLING.learns.encode(task, [odd], Encoding("train", TrainingConfig(), to_train=True))
     with pytest.raises(
-        UserError, match="a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+        UserError,
+        match="each node of a graph is a whole word, and this tokenizer splits words; set text.tokenizer=word",
     ):
         NodeLabeller(task.body, WordReader(train_character(["ab"])), task.labels, task.types)
     with pytest.raises(UserError, match="sentence 4: the words have no heads, and so no graph"):
@@ -175,16 +176,17 @@ def test_mistakes_are_told_in_a_sentence():
         (GraphRow(text="a b", heads=[0]), "s: expected a value for each of the 2 words, found 1 heads"),
         (
             GraphRow(text="a b", heads=[0, 3]),
-            "s: the head 3 is no word: heads are numbers from 1 to 2, or 0 for the root",
+            "s: the head 3 is not a word: heads are from 1 to 2, or 0 for the root",
         ),
     ):
         with pytest.raises(UserError, match=sentence):
             row.sentence("s")
     with pytest.raises(
-        UserError, match="f:1: the edges of this sentence make a cycle, and a body that reads along them has no order"
+        UserError,
+        match="f:1: the edges of this sentence form a cycle, so a body that reads along the edges has no order",
     ):
         build(edges=["up", "down"]).encode(EXAMPLES)
     with pytest.raises(
-        UserError, match="a labeller of nodes reads graphs, and each has a shape of its own, which no program has"
+        UserError, match="a node labeller cannot be exported, because every graph has a different structure"
     ):
         task.programs()

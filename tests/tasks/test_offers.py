@@ -18,7 +18,7 @@ from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
 from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
 from clew.tasks.node_labelling import train_node_vocabularies
-from clew.tasks.offers import CAPABILITIES, Given, Reading, lacking, languages_of, offered
+from clew.tasks.offers import CAPABILITIES, ModelInput, Reading, lacking, languages_of, offered
 from clew.tasks.parsing import tree_over
 from clew.tasks.representation import RepresentationConfig, build_representation
 from clew.tasks.shared.sequence import SequenceConfig, build_sequence
@@ -142,7 +142,7 @@ def those_with(capability: str) -> list[str]:
 
 
 def reading_of(name: str) -> Reading:
-    return built(name).reads(Given(text_for(name)))
+    return built(name).reads(ModelInput(text_for(name)))
 
 
 def text_for(name: str) -> str:
@@ -178,11 +178,13 @@ def test_a_model_that_is_built_so_that_it_cannot_says_why():
     was = apart.config
     try:
         apart.config = was.model_copy(update={"pair": "apart"})
-        assert lacking(apart, "explains") == "reads two texts each by itself; attribution is for what is read as one"
+        assert (
+            lacking(apart, "explains") == "reads two texts each by itself; attribution needs texts that are read as one"
+        )
     finally:
         apart.config = was
-    assert lacking(built("tree"), "reads") == "reads trees, and no text by itself"
-    assert lacking(object(), "judges") == "gives no labels"
+    assert lacking(built("tree"), "reads") == "reads trees, not texts"
+    assert lacking(object(), "judges") == "predicts no labels"
 
 
 @pytest.mark.parametrize("name", those_with("reads"))
@@ -234,7 +236,7 @@ def test_predictions_are_probabilities_and_cost_what_the_tasks_own_loss_says(nam
 def test_what_is_expected_is_a_distribution(name):
     task = built(name)
     with evaluating([task]):
-        found = task.expects(Given("the [MASK] were [MASK]" if name == "bert" else TEXT))
+        found = task.expects(ModelInput("the [MASK] were [MASK]" if name == "bert" else TEXT))
     assert [one.at for one in found] == (["mask 1", "mask 2"] if name == "bert" else [""])
     for one in found:
         assert float(one.log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-5)
@@ -258,11 +260,11 @@ def test_the_last_level_scores_the_tokens_that_are_predicted(name):
 def test_stepping_on_with_the_likeliest_is_what_the_tasks_own_writer_writes(name):
     task = built(name)
     with evaluating([task]):
-        begun = task.steps(Given(TEXT), GREEDY)
+        begun = task.steps(ModelInput(TEXT), GREEDY)
         found = greedy_sequences(begun.stepper, begun.start, None, max_new=begun.most, end=list(begun.ends))
         tokens = found.tokens[0, : int(found.lengths[0])].tolist()
     if lacking(task, "own_target") is None:
-        assert begun.text(tokens).strip() == task.own_target(Given(TEXT), GREEDY)
+        assert begun.text(tokens).strip() == task.own_target(ModelInput(TEXT), GREEDY)
         assert begun.before == "" and begun.ends == (task.end,)
     else:
         (own,) = generate(task, [TEXT], GREEDY)
@@ -272,16 +274,16 @@ def test_stepping_on_with_the_likeliest_is_what_the_tasks_own_writer_writes(name
 def test_a_parser_writes_trees_over_the_words_and_reads_them_as_brackets_or_as_symbols():
     task = built("parser")
     (parses,) = task.parse([TEXT.split()], GREEDY)
-    written = task.own_target(Given(TEXT), GREEDY).split()
+    written = task.own_target(ModelInput(TEXT), GREEDY).split()
     assert sum(not symbol.startswith(("(", ")")) for symbol in written) == 4
     assert tree_over(" ".join(written), TEXT.split()) == parses[0].tree
     readings = [
-        task.reads(Given("the thread", target))
+        task.reads(ModelInput("the thread", target))
         for target in ("(TOP (NP (DT the) (NN thread)))", "(TOP (NP DT NN )NP )TOP")
     ]
     assert [reading.written for reading in readings] == [("(TOP", "(NP", "DT", "NN", ")NP", ")TOP", "<eos>")] * 2
-    with pytest.raises(UserError, match="the target '\\(TOP\\)' has symbols that this parser does not write"):
-        task.reads(Given("the thread", "(TOP)"))
+    with pytest.raises(UserError, match="the target '\\(TOP\\)' is not a tree over these words"):
+        task.reads(ModelInput("the thread", "(TOP)"))
 
 
 @pytest.mark.parametrize("name", those_with("streams"))
@@ -296,7 +298,7 @@ def test_a_streams_offsets_are_the_characters_of_its_tokens(name):
 @pytest.mark.parametrize("name", those_with("judges"))
 def test_labels_are_the_tasks_own_and_their_probabilities_add_up_to_one(name):
     task = built(name)
-    found = task.judges(Given(text_for(name), second="a red fox" if name == "pairs" else None))
+    found = task.judges(ModelInput(text_for(name), second="a red fox" if name == "pairs" else None))
     if found.words:
         names = (task.labels if name == "graph" else task.tags).names
         assert [word.word for word in found.words] == TEXT.split() and all(word.tag in names for word in found.words)
@@ -311,7 +313,7 @@ def test_labels_are_the_tasks_own_and_their_probabilities_add_up_to_one(name):
 @pytest.mark.parametrize("name", those_with("explains"))
 def test_an_explained_score_is_the_same_of_tokens_and_of_their_vectors(name):
     task = built(name)
-    given = Given(
+    given = ModelInput(
         "the [MASK] were tall" if name == "bert" else text_for(name), second="a red fox" if name == "pairs" else None
     )
     with evaluating([task]):
@@ -323,7 +325,7 @@ def test_an_explained_score_is_the_same_of_tokens_and_of_their_vectors(name):
 
 @pytest.mark.parametrize("name", those_with("aligns"))
 def test_every_token_written_looks_at_the_source_with_weights_that_add_up_to_one(name):
-    given = Given(TEXT, "(TOP DT )TOP" if name == "parser" else "tall were")
+    given = ModelInput(TEXT, "(TOP DT )TOP" if name == "parser" else "tall were")
     found = built(name).aligns(given)
     reading = built(name).reads(given)
     assert tuple(found.source.texts) == reading.tokens and tuple(found.target.texts) == reading.written
@@ -346,5 +348,6 @@ def test_languages_are_those_that_a_source_may_ask_for(tmp_path):
     task = load_run(tmp_path / "many", device="cpu").task
     assert languages_of(task) == ["de", "en", "fr"] and languages_of(built("gpt")) == []
     assert (
-        "vectors" not in offered(task) and task.reads(Given("ein roter Fuchs", "a red fox", "en")).tokens[0] == "<2en>"
+        "vectors" not in offered(task)
+        and task.reads(ModelInput("ein roter Fuchs", "a red fox", "en")).tokens[0] == "<2en>"
     )

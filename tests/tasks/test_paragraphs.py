@@ -124,7 +124,7 @@ def test_a_picture_without_boxes_is_refused_where_regions_are_read(run, capsys):
         task.describe([Described(picture, (), ("a thing",))])
     with pytest.raises(
         UserError,
-        match="attends to a phrase for each region, and there are 0 phrases and 1 boxes, read by task.input=regions",
+        match="needs a phrase for each region, and there are 0 phrases and 1 boxes, read by task.input=regions",
     ):
         task.describe([Described(picture, ())])
 
@@ -187,8 +187,8 @@ def test_where_each_word_of_each_sentence_looks_is_laid_over_the_regions(run, ex
             ["boxes=[[0,0,99,8]]", "phrases=a"],
             "the box [0, 0, 99, 8] leaves the picture, which is 32 pixels wide and 32 high",
         ),
-        (["boxes=[[0,0,9,8]]"], "attends to a phrase for each region, and there are 0 phrases and 1 boxes"),
-        (["boxes=[[0,0,9,8]]", "phrases=a", "layer=2"], "there is no layer 2"),
+        (["boxes=[[0,0,9,8]]"], "needs a phrase for each region, and there are 0 phrases and 1 boxes"),
+        (["boxes=[[0,0,9,8]]", "phrases=a", "layer=2"], "no layer 2 of the decoder attends to the source"),
     ],
 )
 def test_boxes_that_cannot_be_looked_at_are_refused(boxes, told, run, capsys):

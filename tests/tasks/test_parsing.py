@@ -192,7 +192,7 @@ def test_more_words_than_positions_are_refused_by_number() -> None:
         task.parse([["it"], ["it"] * 18], METHODS["greedy"], numbers=[7, 8])
     assert (
         str(caught.value)
-        == "sentence 8: a tree over 18 words has at least 21 symbols, but the model can tell apart 20 positions; cut"
+        == "sentence 8: a tree over 18 words has at least 21 symbols, but the model has 20 positions; shorten"
         " the sentence, or train with a larger model.max_length or another model.position"
     )
     found = task.parse([["it"] * 17], METHODS["greedy"])[0][0]

@@ -7,7 +7,7 @@ import torch
 from clew.core.batches import rows_of
 from clew.core.errors import UserError
 from clew.data.examples import Answer, Question
-from clew.decoding.answer_spans import Spans, found_spans
+from clew.decoding.answer_spans import Spans, best_spans
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
@@ -97,7 +97,7 @@ def test_the_best_span_is_that_of_all_windows_as_enumeration_finds_it() -> None:
     batch = made.collate([encoded])
     with torch.no_grad():
         logits = made.logits(batch)
-        found = made.told(batch, 5)[0]
+        found = made.best_spans(batch, 5)[0]
     scores: dict[tuple[int, int], float] = {}
     none = math.inf
     for row, window in enumerate(encoded.windows):
@@ -165,14 +165,16 @@ def spans(best: float, none: float) -> Spans:
 
 def test_an_empty_choice_is_no_answer() -> None:
     nothing = Spans(torch.full((0, 1), -math.inf), torch.zeros(0, 2, dtype=torch.long), 1.0)
-    assert found_spans(nothing, 3, 0.0) == {"spans": [], "none": 1.0}
-    assert found_spans(nothing, 3, math.inf) == {"spans": [], "none": None}
+    assert best_spans(nothing, 3, 0.0) == {"spans": [], "none": 1.0}
+    assert best_spans(nothing, 3, math.inf) == {"spans": [], "none": None}
 
 
 def test_a_window_without_room_is_refused() -> None:
     with pytest.raises(UserError, match=r"task.window \(2\) leaves no room for a passage"):
         task(window=2)
-    with pytest.raises(UserError, match=r"q: its 5 tokens leave no room for the passage in task.window \(6\)"):
+    with pytest.raises(
+        UserError, match=r"q: the question.s 5 tokens leave no room for the passage in task.window \(6\)"
+    ):
         task(window=6).encode([example()])
 
 

@@ -161,7 +161,10 @@ def test_a_tagged_text_has_its_phrases_by_the_characters_of_the_text() -> None:
                 " does not have it"
             ),
         ),
-        ("it/O Ada/NOUN", "names.conll:9, word 2: the tag 'NOUN' is of no phrase, as those of the training part are; "),
+        (
+            "it/O Ada/NOUN",
+            "names.conll:9, word 2: the tag 'NOUN' is not a phrase tag, and those of the training part are; ",
+        ),
     ],
 )
 @pytest.mark.parametrize("to_train", [True, False])
@@ -235,5 +238,5 @@ def test_what_cannot_be_learnt_is_refused() -> None:
         UserError, match="every word of the training part has the tag 'O', so there is nothing to tell apart"
     ):
         tagger([sentence("it/O rains/O")])
-    with pytest.raises(UserError, match="task.best=f1 is for tags of phrases, and these are none"):
+    with pytest.raises(UserError, match="task.best=f1 needs phrase tags such as B-PER, and these are not"):
         tagger([sentence("it/PRON rains/VERB")], best="f1")

@@ -216,12 +216,12 @@ def test_n_grams_of_a_text_correct_what_is_heard(run: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (["--lm-weight", "1"], "--lm-weight goes with a language model; name one with --lm TEXT or --lm RUN"),
+        (["--lm-weight", "1"], "--lm-weight needs a language model; name one with --lm TEXT or --lm RUN"),
         (["--lm", "none.txt"], "none.txt"),
         (["--lm", "{run}/train.csv", "--lm-order", "0"], "--lm-order (0) must be at least 1"),
         (["--lm", "{run}/train.csv", "--lm-weight", "-1"], "--lm-weight (-1) must be at least 0"),
-        (["--lm", "{run}/run"], "a language model is needed, and this run's model"),
-        (["--lm", "{run}/run", "--lm-order", "3"], "--lm-order is of n-grams that are counted in a text file"),
+        (["--lm", "{run}/run"], "is not a language model: its model"),
+        (["--lm", "{run}/run", "--lm-order", "3"], "--lm-order is for n-grams counted in a text file"),
     ],
 )
 def test_a_language_model_that_cannot_be_is_refused(

@@ -146,7 +146,7 @@ def test_an_unknown_word_is_the_source_word_that_was_looked_at_most() -> None:
 
 def test_unknown_words_are_replaced_by_models_of_words_alone() -> None:
     task = many_languages(train_bpe)
-    with pytest.raises(UserError, match=r"writes subwords, of which none is unknown; .* text\.tokenizer=word"):
+    with pytest.raises(UserError, match=r"writes subwords, and none of them is unknown; .* text\.tokenizer=word"):
         translate([task], [Pair("ein Hund", "", into="en")], BEAM, replace_unknown=True)
 
 
@@ -176,7 +176,7 @@ def test_the_language_that_is_asked_for_is_read_and_shown() -> None:
     assert len({translations[0].log_prob for translations in asked.values()}) == 3
     assert asked["fr"][0].attention.source.words == ["<2fr>", "ein", "Hund", "<eos>"]  # type: ignore[union-attr]
     for into, sentence in (
-        ("", r"translates into de, en, fr; say which \(--into"),
+        ("", r"translates into de, en, fr; choose one \(--into"),
         ("cs", "not trained to write 'cs'; it translates into de, en, fr"),
     ):
         with pytest.raises(UserError, match=sentence):
@@ -194,7 +194,7 @@ def test_a_pivot_is_two_translations_one_after_the_other() -> None:
 
 def test_a_line_that_a_model_cannot_hold_is_named() -> None:
     task = writer("lstm-under-attention", max_length=6)
-    with pytest.raises(UserError, match="line 12: the source has 9 tokens, but the model can tell apart 6 positions"):
+    with pytest.raises(UserError, match="line 12: the source has 9 tokens, but the model has only 6 positions"):
         translate(
             [writer("transformer", position="learned", max_length=6)],
             [Pair("a", ""), Pair("a " * 8, "")],

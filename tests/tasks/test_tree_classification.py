@@ -154,7 +154,7 @@ def test_mistakes_are_told_in_a_sentence():
         with pytest.raises(UserError, match=f"f:{len(part)}: unknown label '7'"):
             TREE_CLASSIFICATION.learns.encode(task, trees(part), Encoding("test", TrainingConfig(), to_train=to_train))
     with pytest.raises(
-        UserError, match="a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+        UserError, match="each leaf of a tree is a whole word, and this tokenizer splits words; set text.tokenizer=word"
     ):
         TreeClassifier(task.body, WordReader(train_character(["ab"])), task.labels)
     for text, sentence in (

@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_named_and_passed_over() -> None:
     (path / "model.safetensors").write_bytes(b"x")
     said: list[str] = []
     assert list(whole_checkpoints(run, said.append)) == [4]
-    assert said == [f"{path} is damaged (model.safetensors is not what was written) and is passed over"]
+    assert said == [f"{path} is damaged (model.safetensors has changed since it was written) and is skipped"]
     with pytest.raises(UserError, match="run has 1 whole checkpoints, not 2; it has: 4"):
         choose_sources(run, last=2)
 
@@ -190,7 +190,7 @@ def test_folders_with_something_in_them_are_not_written_to() -> None:
     run = train("run")
     Path("full").mkdir()
     Path("full/letter.txt").write_text("dear reader")
-    with pytest.raises(UserError, match="full is there and not an empty folder; choose another with --out"):
+    with pytest.raises(UserError, match="full exists and is not an empty folder; choose another with --out"):
         average_runs([run], Path("full"))
     with pytest.raises(UserError, match="run is a run already; choose another folder with --out"):
         average_runs([run], run)
@@ -216,7 +216,7 @@ def test_code_of_the_users_goes_with_the_average() -> None:
     run, code = train("run"), Path("mine.py")
     code.write_text("x = 1\n")
     keep_code(run, code)
-    with pytest.raises(UserError, match="run was trained with code of the user's, which is never loaded by itself"):
+    with pytest.raises(UserError, match="run was trained with a user's code, which is never loaded automatically"):
         average_runs([run], Path("mean"))
     average_runs([run], Path("mean"), device="cpu", code=code)
     assert Path("mean/code.py").read_text() == "x = 1\n"

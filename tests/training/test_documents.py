@@ -163,5 +163,5 @@ def test_a_model_that_reads_backwards_keeps_documents_joined(tmp_path, monkeypat
         "task.name=bidirectional_language_model",
     ]
     config = config_of("text-lstm", [*settings, "model.family=elmo", "training.batching=windows"])
-    with pytest.raises(UserError, match="training.documents=apart is for models that read from left to right alone"):
+    with pytest.raises(UserError, match="training.documents=apart is for models that only read from left to right"):
         prepare_problem(config)

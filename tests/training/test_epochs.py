@@ -89,7 +89,7 @@ def test_a_run_can_go_on_for_more_epochs_or_steps_but_not_fewer(tmp_path: Path) 
     before = Path("run/metrics.jsonl").read_text()
     with pytest.raises(
         UserError,
-        match=f"has done {count} steps already, and training.epochs=0.5 asks for {round(count / 2)}; ask for at",
+        match=f"has already done {count} steps, but training.epochs=0.5 is {round(count / 2)}; set more epochs",
     ):
         run_recipe("text-gpt", ["training.epochs=0.5"], out=Path("run"), resume=True)
     assert Path("run/metrics.jsonl").read_text() == before
@@ -105,7 +105,7 @@ def test_counted_steps_are_no_setting_of_their_own(tmp_path: Path) -> None:
     run = run_recipe("text-gpt", given).run
     changed = changes(run.config)
     assert changed is not None and changed["training.epochs"] == 1.0 and "training.steps" not in changed
-    with pytest.raises(UserError, match="is a run of exactly these settings; go on with it by `--resume`"):
+    with pytest.raises(UserError, match="is a run with exactly these settings; resume it with `--resume`"):
         run_recipe("text-gpt", given)
     assert run_recipe("text-gpt", given, resume=True).run.folder == run.folder
 

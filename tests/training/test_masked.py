@@ -103,11 +103,14 @@ def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["data.train=null"], "there is no training data; name your documents with data.train, e.g. `clew train text-bert"),
+        (
+            ["data.train=null"],
+            "there is no training data; name your documents with data.train, e.g. `clew train text-bert",
+        ),
         (["data.train=stories.txt/nothing"], "no such file: stories.txt/nothing"),
         (["data.valid=stories.txt", "data.train=one.txt"], "the training part is one document"),
         (["data.corpus=tinyshakespeare+ewt-smple"], "unknown corpus 'ewt-smple'; did you mean 'ewt-sample'"),
-        (["training.length=64"], r"training.length \(64\) must be at most the 32 positions"),
+        (["training.length=64"], r"training.length \(64\) must be at most the model's 32 positions"),
         (["text.tokenizer=bpe"], "set text.tokenizer=wordpiece"),
         (
             ["model={family: gpt, dim: 16, num_layers: 1, num_heads: 2}"],

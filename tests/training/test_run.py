@@ -139,7 +139,8 @@ def test_a_second_signal_stops_at_once_and_says_what_is_saved(tmp_path: Path) ->
                 signal.raise_signal(signal.SIGINT)
                 signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Interrupted, match="stopped at once; the last save is run/checkpoints/step-00000004") as stop:
+    message = "stopped at once; the last checkpoint is run/checkpoints/step-00000004"
+    with pytest.raises(Interrupted, match=message) as stop:
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=8), out=Path("run"), report=Impatient())
     assert stop.value.number == signal.SIGTERM
 
@@ -155,7 +156,7 @@ def test_lost_weights_are_made_up_for_when_the_run_goes_on(tmp_path: Path, damag
     damage(Path("lost/model.safetensors"))
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("lost"), resume=True, report=listener)
-    assert any("; the weights of step 4 replace those of step 4, the best so far" in said for said in listener.said)
+    assert any("; the weights of step 4 replace the best weights so far, of step 4" in said for said in listener.said)
     assert_same_run(Path("straight"), Path("lost"))
 
 
@@ -166,7 +167,7 @@ def test_lost_weights_of_an_earlier_step_give_way_to_the_next_evaluation(tmp_pat
     Path("run/model.safetensors").unlink()
     listener = Listener()
     result = run_recipe("text-lstm", ["training.steps=12"], out=Path("run"), resume=True, report=listener)
-    assert any("the weights of step 8 replace those of step 4" in said for said in listener.said)
+    assert any("the weights of step 8 replace the best weights so far, of step 4" in said for said in listener.said)
     assert result.best_step == 12
 
 
@@ -180,10 +181,10 @@ def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pyt
     )
     what = "metrics" if file == "metrics.jsonl" else "weights"
     message = (
-        f"the {what} cannot be written below run: No space left on device; make room there, or allow writing to it, and"
-        " go on by --resume"
+        f"cannot write the {what} in run: No space left on device; free space there, or make it writable, and resume"
+        " with --resume"
     )
-    with pytest.raises(UserError, match=f"{message} from the start: nothing was saved yet"):
+    with pytest.raises(UserError, match=f"{message} from the start, as no checkpoint was saved yet"):
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
 
 
@@ -209,7 +210,10 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) 
     newest.write_bytes(newest.read_bytes()[:100])
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("damaged"), resume=True, report=listener)
-    assert f"{newest.parent} is damaged (model.safetensors is not what was written) and is passed over" in listener.said
+    assert (
+        f"{newest.parent} is damaged (model.safetensors has changed since it was written) and is skipped"
+        in listener.said
+    )
     assert "resuming from step 4" in listener.said
     assert_same_run(Path("straight"), Path("damaged"))
 
@@ -277,7 +281,7 @@ def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     listener = Listener()
     result = run_recipe("text-lstm", given, out=Path("run"), report=listener)
     assert result.step < 50
-    assert f"no better evaluation in 2; stopped at step {result.step}" in listener.said
+    assert f"no improvement in 2 evaluations; stopped at step {result.step}" in listener.said
 
 
 def test_the_weights_of_a_run_are_those_of_its_best_evaluation(tmp_path: Path) -> None:
@@ -354,14 +358,14 @@ def test_a_run_that_lost_patience_stays_where_it_stopped(tmp_path: Path) -> None
     report = Listener()
     again = run_recipe("text-lstm", [], out=Path("run"), resume=True, report=report)
     assert again.step == first.step
-    assert f"no better evaluation in 2; stopped at step {first.step}" in report.said
+    assert f"no improvement in 2 evaluations; stopped at step {first.step}" in report.said
 
 
 def test_windows_longer_than_the_positions_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
     given = [*gpt_settings(tmp_path, steps=2), "model.max_length=4", "training.length=8"]
     with pytest.raises(
         UserError,
-        match=r"training.length \(8\) must be at most the 4 positions that the model can tell apart; lower it",
+        match=r"training.length \(8\) must be at most the model's 4 positions; lower it",
     ):
         run_recipe("text-gpt", given, out=Path("run"))
     assert not Path("run").exists()
@@ -369,7 +373,9 @@ def test_windows_longer_than_the_positions_are_refused_before_a_folder_is_made(t
 
 def test_streams_are_refused_for_attention(tmp_path: Path) -> None:
     given = [*gpt_settings(tmp_path, steps=2), "training.batching=streams"]
-    with pytest.raises(UserError, match="attention's would grow all through an epoch; set training.batching=windows"):
+    with pytest.raises(
+        UserError, match="that of attention would grow during the whole epoch; set training.batching=windows"
+    ):
         run_recipe("text-gpt", given, out=Path("run"))
 
 

@@ -1,1 +1,1 @@
-"""What `clew evaluate` does for each way of learning, and measures that other verbs take from it."""
+"""How `clew evaluate` scores each kind of task, and the measures that other verbs share with it."""

@@ -1,50 +1,55 @@
-"""What `clew evaluate` does for a language model that chooses its answers: texts with labels, none of them trained
-on."""
+"""How `clew evaluate` scores a language model as a zero-shot classifier: on labelled texts, by the likeliest choice."""
 
 import argparse
 from functools import partial
 from typing import Any
 
-from clew.cli.options.precision import beside_whole
+from clew.cli.options.precision import compare_with_full
 from clew.cli.terminal.progress import say
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """How a language model is asked which of several choices follows."""
+    """Add the options for a language model that picks the likeliest of several choices."""
     add = parser.add_argument
     add(
         "--choices",
         metavar="A,B,...",
-        help="of a language model: the likeliest of these follows the text; LABEL=WORDS has a label of its own",
+        help="classify with a language model by the likeliest of these continuations; LABEL=WORDS gives a label",
     )
     add(
         "--template",
         metavar="TEXT",
-        help="how text and choice stand together (default: '{text} {choice}'); {second} is a second text",
+        help="how to combine text and choice (default: '{text} {choice}'); {second} is a second text",
     )
     add(
         "--normalise",
         choices=["none", "tokens", "characters"],
-        help="divide a choice's log-probability by its length (default: none)",
+        help="divide the log-probability of a choice by its length (default: none)",
     )
-    add("--calibrate", action="store_true", help="less the choice's log-probability in the template without the text")
+    add(
+        "--calibrate",
+        action="store_true",
+        help="subtract the log-probability of the choice in the template without the text",
+    )
 
 
-def asked_choices(options: argparse.Namespace) -> Any:
-    """The `Choices` that the options tell; None where there are none."""
+def read_choices(options: argparse.Namespace) -> Any:
+    """Return the `Choices` of the options, or None without --choices."""
     from clew.core.errors import UserError
     from clew.tasks.uses.choices import choices_of, parse_choices
 
-    given = {name: value for name in ("template", "normalise", "calibrate") if (value := getattr(options, name))}
+    choice_options = {
+        name: value for name in ("template", "normalise", "calibrate") if (value := getattr(options, name))
+    }
     if options.choices is None:
-        if given:
-            raise UserError(f"--{next(iter(given))} is for --choices, which a language model chooses from; give these")
+        if choice_options:
+            raise UserError(f"--{next(iter(choice_options))} needs --choices; add --choices A,B,... or leave it out")
         return None
-    return choices_of(parse_choices(options.choices), **given)
+    return choices_of(parse_choices(options.choices), **choice_options)
 
 
 def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: Any, options: argparse.Namespace) -> int:
-    from clew.cli.evaluation.evaluate_examples import check_out, show, write_asked
+    from clew.cli.evaluation.evaluate_examples import check_out, show, write_predictions
     from clew.core.errors import UserError
     from clew.data.notes import Notes
     from clew.runs.evaluation import check_chooses, labelled_data, labelled_examples, score_choices
@@ -63,8 +68,8 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
         score_by = partial(score_choices, examples=examples, choices=choices)
         score = score_by(run)
         scores.append((file, score))
-        show(file, examples, score, options, beside_whole(options, score, score_by))
+        show(file, examples, score, options, compare_with_full(options, score, score_by))
     for note in notes.report():
         say(note)
-    write_asked(scores, options.out)
+    write_predictions(scores, options.out)
     return 0

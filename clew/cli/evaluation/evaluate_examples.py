@@ -1,4 +1,4 @@
-"""What `clew evaluate` does for tasks that learn from examples."""
+"""How `clew evaluate` scores tasks that learn from examples."""
 
 import argparse
 import json
@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from clew.cli.options.precision import beside_whole, show_beside
+from clew.cli.options.precision import compare_with_full, show_comparison
 from clew.cli.terminal.progress import Lines, report, say
 
 MOST_LABELS = 10
-"""Labels whose table of confusions is shown without being asked for."""
+"""Most labels for which the confusion matrix is shown without --confusion."""
 
 
 def evaluate_examples(
@@ -19,17 +19,17 @@ def evaluate_examples(
     from clew.runs.evaluation import Asked, own_baselines, read_parts, score_part
 
     check_out(options)
-    asked = Asked(files, settings, changed, options.streams, options.into, options.pivot)
-    config, parts = read_parts(run, asked, say)
+    request = Asked(files, settings, changed, options.streams, options.into, options.pivot)
+    config, parts = read_parts(run, request, say)
     baselines = own_baselines(run, Lines().encoding)
     scores = []
     for part, examples in parts.items():
-        score_by: Any = partial(score_part, config=config, name=part, part=examples, pivot=asked.pivot, say=say)
+        score_by: Any = partial(score_part, config=config, name=part, part=examples, pivot=request.pivot, say=say)
         with report() as shown:
             score = score_by(run, baselines=baselines, progress=shown.encoding, evaluating=shown.evaluating)
         scores.append((part, score))
-        show(part, examples, score, options, beside_whole(options, score, score_by))
-    write_asked(scores, options.out)
+        show(part, examples, score, options, compare_with_full(options, score, score_by))
+    write_predictions(scores, options.out)
     return 0
 
 
@@ -37,14 +37,13 @@ def check_out(options: argparse.Namespace) -> None:
     from clew.core.errors import UserError
 
     if options.out is not None and not Path(options.out).parent.is_dir():
-        raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
+        raise UserError(f"no such folder for --out: {Path(options.out).parent}; create it first")
     if options.errors < 0:
-        raise UserError(f"--errors ({options.errors}) must be at least 1")
+        raise UserError(f"--errors ({options.errors}) must be at least 0")
 
 
-def show(part: str, examples: Any, score: Any, options: argparse.Namespace, beside: dict[str, Any]) -> None:
-    """A part's score, beside that in float32 where there is one, its report, and its worst predictions where they are
-    asked for."""
+def show(part: str, examples: Any, score: Any, options: argparse.Namespace, comparison: dict[str, Any]) -> None:
+    """Print the score of a part, the comparison with float32 if any, the report, and the worst predictions."""
     from clew.core.errors import counted
 
     errors = worst(examples, score, options.errors)
@@ -57,42 +56,42 @@ def show(part: str, examples: Any, score: Any, options: argparse.Namespace, besi
             "text": score.text,
         }
         print(
-            json.dumps({**fields, **beside, **({"errors": errors} if options.errors else {})}, ensure_ascii=False),
+            json.dumps({**fields, **comparison, **({"errors": errors} if options.errors else {})}, ensure_ascii=False),
             flush=True,
         )
     else:
         print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
-        show_beside(score, beside)
+        show_comparison(score, comparison)
         show_report(score.report, options.confusion)
         show_errors(errors, options.errors)
 
 
-def write_asked(found: list[tuple[str, Any]], out: str | None) -> None:
-    """Every prediction, where a file is named for them."""
+def write_predictions(scores: list[tuple[str, Any]], out: str | None) -> None:
+    """Write every prediction, if --out names a file."""
     if out is not None:
-        write(Path(out), found)
-        say(f"predictions are in {out}")
+        write(Path(out), scores)
+        say(f"wrote the predictions to {out}")
 
 
 def show_report(report: tuple[str, ...], confusion: bool) -> None:
-    """A line a label; and the table of which was taken for which, where it is small or asked for."""
+    """Print the scores per label, and the confusion matrix if it is small or wanted."""
     for number, table in enumerate(report):
         if number == 0 or confusion or table.count("\n") <= MOST_LABELS:
             print(f"\n{table}", flush=True)
 
 
 def worst(examples: Any, score: Any, most: int) -> list[dict[str, Any]]:
-    """The wrong predictions, worst first; those of tags with the words marked."""
+    """Return the wrong predictions, worst first; taggers' with the wrong words marked."""
     from clew.runs.folder.predictions import marked_words, worst_first
 
     words = {example.id: example.words for example in examples if hasattr(example, "words")}
     records = [
         {"id": example.id, "score": score.examples[example.id], **score.predictions[example.id]} for example in examples
     ]
-    found = worst_first(records)[:most]
+    errors = worst_first(records)[:most]
     return [
         {**each, "marked": marked_words(words[each["id"]], each["wrong"])} if "wrong" in each else each
-        for each in found
+        for each in errors
     ]
 
 
@@ -123,7 +122,7 @@ def error_row(fields: dict[str, Any], measure: str) -> list[str]:
     return [fields["id"], fields["target"] or NO_LABEL, fields["prediction"] or NO_LABEL, f"{number:.4g}", *texts]
 
 
-def write(path: Path, found: list[tuple[str, Any]]) -> None:
+def write(path: Path, scores: list[tuple[str, Any]]) -> None:
     from clew.core.files import write_text
     from clew.runs.folder.predictions import prediction_line
 
@@ -131,10 +130,10 @@ def write(path: Path, found: list[tuple[str, Any]]) -> None:
         prediction_line(
             name,
             score.examples[name],
-            {**({"part": part} if len(found) > 1 else {}), **fields},
+            {**({"part": part} if len(scores) > 1 else {}), **fields},
             score.statistics.get(name),
         )
-        for part, score in found
+        for part, score in scores
         for name, fields in score.predictions.items()
     ]
     write_text(path, "".join(lines))

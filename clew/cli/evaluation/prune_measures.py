@@ -1,5 +1,5 @@
-"""What `clew runs prune` measures a run by: its own score on its own data, or how near its vectors stay to those it
-had."""
+"""How `clew runs prune` measures quality: by the run's score on its own data, or by the similarity of its vectors to
+the original's."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,14 +7,16 @@ from statistics import median
 from typing import Any, NamedTuple
 
 SENTENCES = 100
-"""Of the embedded treebank, for a run that has no data."""
+"""Sentences of the embedded treebank, for a run without data."""
 TIMED = 7
 
 
 class Measuring(NamedTuple):
-    """`measure(run)` gives measures by name, `name` the one that is drawn; `quality(run)` is one number, higher being
-    better. `read(run)` passes once over a batch, and `batches` are those of the training data, where the run has a
-    loss."""
+    """How to measure a run.
+
+    `measure(run)` returns measures by name, and `name` is the one to plot. `quality(run)` is one number, higher being
+    better. `read(run)` runs the model on one batch. `batches` come from the training data, if the run has a loss.
+    """
 
     name: str
     about: str
@@ -28,15 +30,15 @@ def measuring_of(run: Any, settings: list[str], num_batches: int) -> Measuring:
     from clew.core.errors import UserError
     from clew.runs.directory import IMPORTED
 
-    if not hasattr(run.task, "counts"):  # a task that trains says what its loss is a mean over
-        return by_nearness(run)
+    if not hasattr(run.task, "counts"):  # only a task that can be trained has counts
+        return by_similarity(run)
     if run.config.recipe == IMPORTED and not settings:
-        raise UserError(f"{run.folder} was imported and has no data of its own; name some, such as data.train=FILE")
+        raise UserError(f"{run.folder} was imported and has no data of its own; give some, such as data.train=FILE")
     return by_score(run, settings, num_batches)
 
 
 def by_score(run: Any, settings: list[str], num_batches: int) -> Measuring:
-    """The score of the validation part; batches of the training part tell importance."""
+    """Measure by the score on the validation part; importance comes from batches of the training part."""
     from contextlib import nullcontext
 
     from clew.core.batches import to_device
@@ -67,8 +69,8 @@ def by_score(run: Any, settings: list[str], num_batches: int) -> Measuring:
     return Measuring(best, about, lambda run: judged(run).measures, lambda run: -judged(run).value, read, batches)
 
 
-def by_nearness(run: Any) -> Measuring:
-    """The mean cosine of what a run makes of sentences with what the whole model makes of them."""
+def by_similarity(run: Any) -> Measuring:
+    """Measure by the mean cosine between the sentence vectors of a run and those of the original model."""
     from clew.instruments.subjects.probe_corpora import read_probe_corpus
 
     corpus = read_probe_corpus("ewt-sample", SENTENCES)
@@ -77,36 +79,36 @@ def by_nearness(run: Any) -> Measuring:
     def vectors(run: Any, part: str) -> Any:
         return run.text_vectors(normalise=True).of(texts[part])
 
-    whole = {part: vectors(run, part) for part in texts}
+    original = {part: vectors(run, part) for part in texts}
 
-    def nearness(run: Any, part: str) -> float:
-        return float((whole[part] * vectors(run, part)).sum(1).mean())
+    def similarity(run: Any, part: str) -> float:
+        return float((original[part] * vectors(run, part)).sum(1).mean())
 
-    about = f"measured by the cosine with the whole model's vectors of {len(texts['valid'])} sentences of ewt-sample"
+    about = f"measured by the cosine with the original model's vectors of {len(texts['valid'])} sentences of ewt-sample"
     return Measuring(
         "cosine",
         about,
-        lambda run: {"cosine": nearness(run, "valid")},
-        lambda run: nearness(run, "train"),
+        lambda run: {"cosine": similarity(run, "valid")},
+        lambda run: similarity(run, "train"),
         lambda run: vectors(run, "valid"),
         (),
     )
 
 
-def important(run: Any, measuring: Measuring, by: str) -> dict[str, float]:
-    """How much each head is needed. A run without a loss has no gradient of one: its heads are left out one by one."""
+def head_scores(run: Any, measuring: Measuring, by: str) -> dict[str, float]:
+    """Return the importance of each head, by gradients, or by leaving out one at a time if the run has no loss."""
     from clew.cli.terminal.progress import say
     from clew.inspection.importance import head_importance, leave_one_out, normalised
 
     if by == "importance" and measuring.batches:
-        say(f"telling the importance of heads by {len(measuring.batches)} training batches")
+        say(f"measuring the importance of the heads on {len(measuring.batches)} training batches")
         return normalised(head_importance(run, measuring.batches))
-    say("leaving out one head after the other")
+    say("leaving out one head at a time")
     return leave_one_out(run, lambda: measuring.quality(run))
 
 
 def seconds_per_batch(measuring: Measuring, run: Any) -> float:
-    """The median over some passes, after one that is not counted."""
+    """Return the median time of several passes, after a warm-up."""
     import torch
 
     device = next(run.task.parameters()).device

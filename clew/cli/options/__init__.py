@@ -1,1 +1,1 @@
-"""Arguments that several verbs share: rows and texts, decoding, precision, a user's file."""
+"""Arguments that several verbs share: rows and texts, decoding, precision, the user's own code."""

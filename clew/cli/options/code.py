@@ -1,4 +1,4 @@
-"""A file of the user's, imported because the user named it: it adds entries to the tables."""
+"""The user's own Python file, which adds entries to the tables. It is imported only because the user named it."""
 
 import importlib.util
 import sys
@@ -11,9 +11,9 @@ from clew.core.files import file_hash
 
 
 def load_code(path: Path) -> ModuleType:
-    """Runs the file; a mistake in it is one line with its place. The same content is run once."""
+    """Import the file, once for the same content; report an error in it with its file and line."""
     if not path.is_file():
-        raise UserError(f"no such file: {path}; --code takes a Python file of yours")
+        raise UserError(f"no such file: {path}; --code takes the path of a Python file")
     if path.suffix != ".py":
         raise UserError(f"{path} is not a Python file; --code takes one that ends in .py")
     name = f"clew_user_code_{file_hash(path)[:16]}"

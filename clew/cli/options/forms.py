@@ -34,7 +34,11 @@ def add_form(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, Any]
     """Add the arguments of a named form."""
     add = parser.add_argument
     metavar, several = form["text"]["metavar"], form["together"]
-    add("folder", metavar="RUN", help="a run directory; several runs answer as an ensemble" if several else "a run directory")
+    add(
+        "folder",
+        metavar="RUN",
+        help="a run directory; several runs answer as an ensemble" if several else "a run directory",
+    )
     more_runs = "more runs, and " if several else ""
     default = "" if form["begins"] else " (default: the lines of --file or of standard input)"
     add(

@@ -30,8 +30,8 @@ def is_table(name: str | None) -> bool:
 
 
 def line_batches(name: str | None) -> Iterator[list[str]]:
-    """Yield batches of lines from a file, or from standard input if the name is None or `-`: there, a batch is what has
-    arrived, without waiting for more."""
+    """Yield batches of lines from a file, or from standard input if the name is None or `-`: there, a batch is what
+    has arrived, without waiting for more."""
     if name is None or name == "-":
         for arrived in arriving_lines():
             for start in range(0, len(arrived), MOST):
@@ -85,7 +85,8 @@ def decode(line: bytes, number: int) -> str:
 
 
 def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
-    """Yield batches of numbered records with the wanted columns, given by role; empty cells and nulls are empty strings."""
+    """Yield batches of numbered records with the wanted columns, given by role; empty cells and nulls are empty
+    strings."""
     from clew.core.errors import UserError
     from clew.data.files.given_files import expand_home
     from clew.data.notes import Notes
@@ -112,9 +113,7 @@ def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[t
 
 def in_options(sentence: str) -> str:
     """Reword a reader's message about training settings in terms of command-line options."""
-    without = (
-        r"; if it is in another format, set data\.format.*|, or skip such records with data\.faults=skip"
-    )
+    without = r"; if it is in another format, set data\.format.*|, or skip such records with data\.faults=skip"
     return re.sub(r"data\.(text|second|question|passage)\b(=(?=NAME))?", name_of_option, re.sub(without, "", sentence))
 
 

@@ -1,5 +1,4 @@
-"""What words that a verb does not have were meant to be: a setting, an option or a verb of two words that is spelt much
-like them."""
+"""Suggestions for unknown words of a command: the setting, option or verb of two words with the closest spelling."""
 
 import argparse
 import os
@@ -9,14 +8,14 @@ from difflib import get_close_matches
 from clew.cli.verbs import NAMED_TWICE, below
 
 
-def option_meant(parser: argparse.ArgumentParser, unknown: Sequence[str], words: Sequence[str]) -> str:
-    """`; did you mean training.steps=10?` of `--steps 10` where a verb takes settings, `--out` of `--output`; else
-    nothing."""
+def suggest_option(parser: argparse.ArgumentParser, unknown: Sequence[str], words: Sequence[str]) -> str:
+    """Return `; did you mean training.steps=10?` for `--steps 10`, if the verb takes settings, `; did you mean
+    --out?` for `--output`, and otherwise an empty string."""
     option = next((word for word in unknown if word.startswith("--")), "")
     name, equals, value = option.lstrip("-").partition("=")
     if near := get_close_matches(f"--{name}", parser._option_string_actions, n=1, cutoff=0.75):
         return f"; did you mean {near[0]}?"
-    if not any(action.dest == "settings" for action in parser._actions) or (field := setting_named(name)) is None:
+    if not any(action.dest == "settings" for action in parser._actions) or (field := find_setting(name)) is None:
         return ""
     following = words[words.index(option) + 1] if option in words[:-1] else "--"
     if not equals and not following.startswith("--") and "=" not in following:
@@ -24,8 +23,9 @@ def option_meant(parser: argparse.ArgumentParser, unknown: Sequence[str], words:
     return f"; did you mean {field}{equals}{value}?"
 
 
-def verb_meant(verb: str, words: Sequence[str]) -> str:
-    """`; did you mean `clew runs compare`?` of `clew runs comprae`, unless that is a file or a folder; else nothing."""
+def suggest_verb(verb: str, words: Sequence[str]) -> str:
+    """Return `; did you mean `clew runs compare`?` for `clew runs comprae`, unless a file or folder has that name, and
+    otherwise an empty string."""
     if not words or os.path.exists(words[0]):
         return ""
     seconds = {
@@ -36,8 +36,8 @@ def verb_meant(verb: str, words: Sequence[str]) -> str:
     return f"; did you mean `clew {seconds[near[0]]}`?" if near else ""
 
 
-def setting_named(name: str) -> str | None:
-    """The setting that a name is, or is a known name of."""
+def find_setting(name: str) -> str | None:
+    """Return the setting with this name, or the one that the name is a known synonym of."""
     from clew.runs.config import every_field, meant_by
 
     plain = name.replace("-", "_")

@@ -1,1 +1,1 @@
-"""What a person sees on a terminal, a pipe or in a notebook: bars, tables, colours, help."""
+"""Output for people, on a terminal, in a pipe or in a notebook: progress bars, tables, colours, help."""

@@ -1,5 +1,4 @@
-"""A progress bar on a terminal, from the first second: what is under way before the first step, then the steps; one
-line at any width."""
+"""A progress bar on a terminal, on one line at any width: first the current stage, then the steps of training."""
 
 import sys
 from typing import Any
@@ -13,13 +12,13 @@ from clew.cli.terminal.progress import clock, evaluation
 from clew.cli.terminal.screen import Screen, behind, shown
 
 WIDE, MIDDLE = 100, 60
-"""Columns of a terminal that has room for all numbers, and for the loss."""
+"""Least columns of a terminal for all numbers, and for the loss only."""
 LEAST_BAR = 8
 LARGE = 100_000
 
 
 class Words(ProgressColumn):
-    """What is done, and how much of it: `step 120/300`, or the share of a large number."""
+    """The stage and its progress: `step 120/300`, or a percentage if the total is large."""
 
     def render(self, task: Task) -> Text:
         if task.total is None:
@@ -31,7 +30,7 @@ class Words(ProgressColumn):
 
 
 class Numbers(ProgressColumn):
-    """As many numbers as the terminal has room for."""
+    """As many numbers as fit on the terminal."""
 
     def __init__(self, console: Console):
         super().__init__(Column(no_wrap=True, overflow="ellipsis"))
@@ -44,7 +43,7 @@ class Numbers(ProgressColumn):
 
 
 class Clock(ProgressColumn):
-    """The time left; before there is a pace, the time that has passed."""
+    """The time left, or the elapsed time while it cannot be estimated yet."""
 
     max_refresh = 0.5
 
@@ -55,7 +54,7 @@ class Clock(ProgressColumn):
 
 
 class Bar:
-    """Shows what a run does; what is said stands above the bar."""
+    """Shows the progress of a run; messages are printed above the bar."""
 
     def __init__(self) -> None:
         self.console = Console(file=behind(sys.stderr))
@@ -74,7 +73,7 @@ class Bar:
         self.progress.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
 
     def stage(self, text: str) -> None:
-        """What is under way, where nobody knows for how long."""
+        """Show a stage of unknown length."""
         self._show(text, 0, None, [])
 
     def encoding(self, done: int, total: int) -> None:
@@ -97,14 +96,14 @@ class Bar:
 
     def _show(self, name: str, done: int, total: int | None, numbers: list[str]) -> None:
         if self.shown is not None and self.shown != name:
-            self.progress.update(self.tasks[self.shown], visible=False)  # it keeps its pace
+            self.progress.update(self.tasks[self.shown], visible=False)  # it keeps its speed estimate
         if name not in self.tasks:
             self.tasks[name] = self.progress.add_task(name, total=total, numbers=numbers)
         self.shown = name
         self.progress.update(self.tasks[name], completed=done, total=total, numbers=numbers, visible=True)
 
     def _show_until_done(self, name: str, done: int, total: int, numbers: list[str]) -> None:
-        """What happens again later begins with a clock of its own."""
+        """Show a stage, and remove it at its end, so that the next one of its kind has a new clock."""
         self._show(name, done, total, numbers)
         if done == total:
             self.progress.remove_task(self.tasks.pop(name))
@@ -112,7 +111,8 @@ class Bar:
 
     def __enter__(self) -> "Bar":
         self.before = sys.stdout, sys.stderr
-        self.progress.start()  # what is printed meanwhile goes through streams of its own to the console, and is for a person too
+        self.progress.start()
+        # rich now redirects the streams, and what is printed through them is for a person too
         sys.stdout, sys.stderr = Screen(sys.stdout), Screen(sys.stderr)
         return self
 

@@ -1,5 +1,5 @@
-"""Help that fits the terminal: sentences fold at its width, examples go on behind a backslash, so that they can still
-be pasted."""
+"""Help that fits the terminal: paragraphs are wrapped, and long examples continue after a backslash, so that they can
+still be pasted."""
 
 import argparse
 import re
@@ -7,14 +7,14 @@ import textwrap
 from typing import Any
 
 NARROW = 60
-"""Columns below which what an option does stands under its name."""
+"""Columns below which the help of an option goes below its name."""
 LEAST = 24
 WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
-"""A word of a shell's line; spaces inside quotes part nothing."""
+"""A word of a shell command, which may contain quoted spaces."""
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Folds paragraphs, and keeps examples on lines of their own."""
+    """Wraps paragraphs, and keeps examples on lines of their own."""
 
     def __init__(self, prog: str):
         super().__init__(prog)
@@ -22,12 +22,12 @@ class Help(argparse.RawDescriptionHelpFormatter):
         if self._width < NARROW:
             self._max_help_position = 6
 
-    def _format_usage(self, *arguments: Any, **more: Any) -> str:
-        whole = " ".join(super()._format_usage(*arguments, **more).split())
+    def _format_usage(self, *arguments: Any, **keywords: Any) -> str:
+        usage = " ".join(super()._format_usage(*arguments, **keywords).split())
         width = self._width
         return (
             "\n".join(
-                textwrap.wrap(whole, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+                textwrap.wrap(usage, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
             )
             + "\n\n"
         )
@@ -36,38 +36,38 @@ class Help(argparse.RawDescriptionHelpFormatter):
         return "\n".join(indent + line if line else "" for line in folded(text, width - len(indent)))
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        whole = super()._format_action_invocation(action)
-        if not self._is_wide(action, whole):
-            return whole
-        return f"{', '.join(action.option_strings)} {action.dest.upper()}" if action.option_strings else whole
+        invocation = super()._format_action_invocation(action)
+        if not self._is_wide(action, invocation):
+            return invocation
+        return f"{', '.join(action.option_strings)} {action.dest.upper()}" if action.option_strings else invocation
 
     def _expand_help(self, action: argparse.Action) -> str:
-        said = super()._expand_help(action)
+        text = super()._expand_help(action)
         if action.option_strings and self._is_wide(action, super()._format_action_invocation(action)):
-            return f"{said}; one of {', '.join(map(str, action.choices or ()))}"
-        return said
+            return f"{text}; one of {', '.join(map(str, action.choices or ()))}"
+        return text
 
     def _is_wide(self, action: argparse.Action, invocation: str) -> bool:
-        """Whether the choices of an option have no room beside its name."""
+        """Whether the choices of an option do not fit beside its name."""
         return action.choices is not None and action.metavar is None and len(invocation) + 2 > self._width
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Lines of at most so many columns: paragraphs joined and folded, indented lines by themselves."""
+    """Wrap a text at a width: paragraphs are joined and wrapped, and indented lines stay separate."""
     lines: list[str] = []
-    waiting: list[str] = []
+    paragraph: list[str] = []
 
     def write() -> None:
-        lines.extend(textwrap.wrap(" ".join(waiting), width, break_long_words=False, break_on_hyphens=False))
-        waiting.clear()
+        lines.extend(textwrap.wrap(" ".join(paragraph), width, break_long_words=False, break_on_hyphens=False))
+        paragraph.clear()
 
     for line in text.strip("\n").split("\n"):
-        if line and not line.startswith(" ") and not ends_early(waiting, line):
-            waiting.append(line)
+        if line and not line.startswith(" ") and not starts_anew(paragraph, line):
+            paragraph.append(line)
             continue
         write()
         if not line or not line.startswith(" "):
-            waiting += [line] if line else []
+            paragraph += [line] if line else []
             lines += [] if line else [""]
         elif len(line) > width:
             lines += continued(line, width)
@@ -77,30 +77,31 @@ def folded(text: str, width: int) -> list[str]:
     return lines
 
 
-def ends_early(before: list[str], line: str) -> bool:
-    """Whether a line begins anew although none is empty before it: a heading, a colon and two spaces, as `begin with:  clew ...`."""
-    return bool(before) and ":  " in line
+def starts_anew(paragraph: list[str], line: str) -> bool:
+    """Whether a line starts a new paragraph without an empty line before it: a label, a colon and two spaces, as in
+    `first command:  clew ...`."""
+    return bool(paragraph) and ":  " in line
 
 
 def continued(line: str, width: int) -> list[str]:
-    """An indented line in pieces; all but the last of a command end in a backslash."""
+    """Split an indented line; if it is a command, all but the last line end in a backslash."""
     indent = line[: len(line) - len(line.lstrip())]
     words = WORD.findall(line)
     mark = (
         " \\" if words[0] in ("clew", "echo", "printf", "curl", "python", "torchrun", "cat") or "clew" in words else ""
     )
-    lines, now = [], indent + words[0]
+    lines, current = [], indent + words[0]
     for word in words[1:]:
-        if len(now) + 1 + len(word) + len(mark) > width:
-            lines.append(now + mark)
-            now = indent + "    " + word
+        if len(current) + 1 + len(word) + len(mark) > width:
+            lines.append(current + mark)
+            current = indent + "    " + word
         else:
-            now += f" {word}"
-    return [*lines, now]
+            current += f" {word}"
+    return [*lines, current]
 
 
 def usage_of(parser: argparse.ArgumentParser) -> str:
-    """The command with its options as one word: they are listed below."""
+    """Return the usage line, with `[options]` for the options, which the help lists below it."""
     words = [parser.prog, "[options]"]
     for action in parser._actions:
         if action.option_strings and action.required:

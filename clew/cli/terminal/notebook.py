@@ -1,5 +1,4 @@
-"""Progress in a notebook: one output with a bar, updated in place. It needs IPython alone, which is there, and no
-widgets."""
+"""Progress in a notebook: one output with a bar, updated in place. It needs only IPython, and no widgets."""
 
 import html
 import sys
@@ -9,27 +8,27 @@ from typing import Any
 from clew.cli.terminal.progress import Pace, evaluation, numbers
 
 EVERY = 0.25
-"""Seconds between two updates; each one is kept by the notebook's server."""
+"""Seconds between two updates, since the notebook server stores each of them."""
 MOST_LINES = 200
-"""Lines of what is said that stay in the output."""
+"""Messages that are kept in the output."""
 
 
 def is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, and not of IPython in a terminal."""
+    """Whether this process is a notebook kernel, not IPython in a terminal."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
 
 
 class NotebookBar:
-    """A report as one piece of HTML: what is said, and a bar below it."""
+    """A progress report as HTML: messages with a bar below them."""
 
     def __init__(self, unit: str = "tokens"):
         self.unit = unit
         self.lines: list[str] = []
         self.done, self.total, self.text = 0, 0, ""
         self.steps: tuple[int, int, str] | None = None
-        """How far the steps were when the current evaluation began."""
+        """The progress of the steps when the current evaluation began."""
         self.pace = Pace()
         self.shown = 0.0
         self.handle: Any = None
@@ -39,13 +38,13 @@ class NotebookBar:
         self.show()
 
     def stage(self, text: str) -> None:
-        """What is under way is not shown: a notebook says itself that a cell runs."""
+        """Show nothing: the notebook itself shows that a cell is running."""
 
     def encoding(self, done: int, total: int) -> None:
         self.progress(done, total, f"encoding text: {done:,} of {total:,} characters")
 
     def evaluating(self, done: int, total: int) -> None:
-        """Takes the place of the steps until it is done."""
+        """Show the evaluation instead of the steps until it is done."""
         if self.steps is None:
             self.steps = self.done, self.total, self.text
         self.progress(done, total, f"evaluating: {done:,} of {total:,} batches")
@@ -80,14 +79,16 @@ class NotebookBar:
             self.handle.update(content, raw=True)
 
     def html(self) -> str:
-        said = "\n".join(html.escape(line) for line in self.lines[-MOST_LINES:])
+        messages = "\n".join(html.escape(line) for line in self.lines[-MOST_LINES:])
         bar = ""
         if self.total:
             bar = (
                 f'<progress max="{self.total}" value="{self.done}" style="width: 20em; vertical-align:'
                 f' middle"></progress> <span>{html.escape(self.text)}</span>'
             )
-        return f'<div style="font-size: 90%"><div style="white-space: pre-wrap; opacity: 0.75">{said}</div>{bar}</div>'
+        return (
+            f'<div style="font-size: 90%"><div style="white-space: pre-wrap; opacity: 0.75">{messages}</div>{bar}</div>'
+        )
 
     def __enter__(self) -> "NotebookBar":
         return self

@@ -1,4 +1,4 @@
-"""Colours behind words on a terminal: true colours, 256 or 16 of them, as many as it has; none on a pipe or where
+"""Background colours for words on a terminal: true colour, 256 or 16 colours, as it supports; none in a pipe or if
 NO_COLOR is set."""
 
 import os
@@ -9,17 +9,17 @@ from clew.drawing.colours import DARK, LIGHT, contrast, mixed
 
 TRUE, MANY, FEW = 2**24, 256, 16
 LEAST = 0.04
-"""A value that is weaker has no colour."""
+"""Smaller values get no colour."""
 CUBE = (0, 95, 135, 175, 215, 255)
-"""Levels of red, green and blue among 256 colours (xterm), from colour 16 on."""
+"""Levels of red, green and blue in xterm's 256 colours, from colour 16."""
 
 
 class Painted(str):
-    """A line with codes of our own; what stands between them is escaped already."""
+    """A line with clew's own colour codes, whose text is already escaped."""
 
 
 def colours_of(stream: Any, environment: Mapping[str, str] = os.environ) -> int:
-    """How many colours a stream can show; 0 where it is no terminal, or where none are wanted
+    """Return how many colours a stream supports; 0 if it is not a terminal, or if NO_COLOR is set
     (https://no-color.org)."""
     terminal = environment.get("TERM", "")
     if environment.get("NO_COLOR") or terminal in ("", "dumb") or not stream.isatty():
@@ -30,13 +30,13 @@ def colours_of(stream: Any, environment: Mapping[str, str] = os.environ) -> int:
 
 
 def theme(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Colours for the terminal's paper, which COLORFGBG tells where a terminal sets it; for dark paper where not."""
+    """Return the colours for the terminal's background, as COLORFGBG gives it; for a dark one by default."""
     paper = environment.get("COLORFGBG", "").rpartition(";")[2]
     return LIGHT if paper in ("7", "15") else DARK
 
 
 def painted(text: str, strength: float, colours: int, theme: Mapping[str, str]) -> str:
-    """A text on a colour as strong as its value: one colour above zero, another below."""
+    """Colour the background of a text by a value: one hue above zero, another below."""
     if abs(strength) < LEAST or not text or not colours:
         return text
     if colours == FEW:

@@ -1,4 +1,4 @@
-"""How a run is shown while it trains: a bar on a terminal, plain lines on a pipe; always on standard error."""
+"""Progress of training on standard error: a bar on a terminal, plain lines in a pipe."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def clock(seconds: float) -> str:
-    """1:02:03, or 2:03 below an hour."""
+    """Format a duration: 1:02:03, or 2:03 below an hour."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
@@ -20,9 +20,9 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 @contextmanager
-def quieted(asked: bool) -> Iterator[None]:
-    """Within this context nothing is said, where that is asked for: neither progress nor notes nor advice."""
-    token = _quiet.set(asked)
+def quieted(enabled: bool) -> Iterator[None]:
+    """Suppress progress, notes and advice within this context, if enabled."""
+    token = _quiet.set(enabled)
     try:
         yield
     finally:
@@ -30,13 +30,13 @@ def quieted(asked: bool) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """On standard error; where several processes train together, the first speaks for all."""
+    """Print a message on standard error; if several processes train together, only the first one prints."""
     if os.environ.get("RANK", "0") == "0" and not _quiet.get():
         print(text, file=sys.stderr, flush=True)
 
 
 class Lines:
-    """Plain lines, at most one every few seconds for steps."""
+    """Plain progress lines; for steps, at most one every few seconds."""
 
     def __init__(self, every: float = 5.0, unit: str = "tokens"):
         self.every = every
@@ -50,7 +50,7 @@ class Lines:
         say(text)
 
     def stage(self, text: str) -> None:
-        """A log has what was done, not what is under way."""
+        """Print nothing: a log records what was done, not the current stage."""
 
     def encoding(self, done: int, total: int) -> None:
         if done == total or time.monotonic() - self.last > self.every:
@@ -65,7 +65,7 @@ class Lines:
         self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second, self.unit)}{left}")
 
     def evaluating(self, done: int, total: int) -> None:
-        """A line every few seconds; a short evaluation prints none."""
+        """Print a line every few seconds, and none for a short evaluation."""
         now = time.monotonic()
         if done == 1 or self.evaluation is None:
             self.evaluation = (now, now)
@@ -85,13 +85,13 @@ class Lines:
 
 
 class Pace:
-    """Time left, from the steps seen since the first one."""
+    """Estimates the time left from the steps since the first call."""
 
     def __init__(self) -> None:
         self.first: tuple[int, float] | None = None
 
     def left(self, step: int, steps: int) -> str:
-        """`, 2:03 left`, or nothing before there is a pace."""
+        """Return `, 2:03 left`, or an empty string at the first call."""
         now = time.monotonic()
         if self.first is None:
             self.first = (step, now)
@@ -113,7 +113,7 @@ def evaluation(step: int, score: Any, is_best: bool) -> str:
 
 @contextmanager
 def in_python(quiet: bool, unit: str = "tokens") -> Iterator[Any]:
-    """The report of a training that was called from Python: a bar in a notebook, else plain lines."""
+    """Report the progress of training from Python: a bar in a notebook, otherwise plain lines."""
     from clew.cli.terminal.notebook import NotebookBar, is_notebook
     from clew.training.report import Silence
 

@@ -1,4 +1,4 @@
-"""Tables: aligned lines, Markdown and LaTeX; on a terminal, columns that fold instead of running over its edge."""
+"""Tables: aligned lines, Markdown and LaTeX; on a terminal, wide columns are wrapped."""
 
 import re
 import shutil
@@ -23,8 +23,7 @@ LATEX = {
 
 
 def text_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> str:
-    """Columns two spaces apart; those numbered in `right` end together. A column that is empty below its header is left
-    out."""
+    """Align columns two spaces apart; those in `right` are right-aligned. Columns without any values are left out."""
     header, rows, right = without_empty(header, rows, right)
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
@@ -39,14 +38,14 @@ def text_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> 
 
 
 def text_entries(header: Sequence[str], rows: Rows, columns: int) -> str:
-    """A row's first cell on a line of its own, and below it the others that are not empty, each with its column's name,
-    as many on a line as have room. No cell is cut: a word that is longer than a line runs over its edge."""
+    """Write each row as an entry: its first cell on a line, and below it the other cells that are not empty, with
+    their column names, as many per line as fit. Cells are not truncated, so a very long word may exceed the width."""
     lines: list[str] = []
     for first, *cells in rows:
-        said = [f"{name} {cell}" for name, cell in zip(header[1:], cells, strict=True) if cell]
+        labelled = [f"{name} {cell}" for name, cell in zip(header[1:], cells, strict=True) if cell]
         wrapped = [
             line
-            for words in said
+            for words in labelled
             for line in textwrap.wrap(words, columns - 2, break_long_words=False, break_on_hyphens=False)
         ]
         lines.append(first)
@@ -67,7 +66,7 @@ def markdown_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ())
 
 
 def latex_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> str:
-    """A tabular with the rules of booktabs."""
+    """Return a LaTeX tabular with booktabs rules."""
     header, rows, right = without_empty(header, rows, right)
     columns = "".join("r" if column in right else "l" for column in range(len(header)))
     lines = [" & ".join(latex(cell) for cell in line) + r" \\" for line in [header, *rows]]
@@ -76,8 +75,8 @@ def latex_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) ->
 
 
 def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = (), *, entries: bool = False) -> None:
-    """The table on standard output: aligned lines on a pipe; on a terminal, words fold where they would run over its
-    edge. With `entries` a table that is wider than the terminal is written as an entry a row instead."""
+    """Print a table: aligned lines in a pipe; on a terminal, wide cells are wrapped, or with `entries`, a table that
+    is too wide is printed as one entry per row."""
     header, rows = [shown(name) for name in header], [[shown(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         print(text_table(header, rows, right))
@@ -99,17 +98,17 @@ def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = (), *, 
             table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    size = shutil.get_terminal_size()  # rich takes a dumb terminal for one of 80 columns
+    size = shutil.get_terminal_size()  # rich assumes 80 columns on a dumb terminal
     Console(file=behind(sys.stdout), width=size.columns, height=size.lines).print(table)
 
 
 def show_text(text: str) -> None:
-    """A line on standard output; on a terminal, words fold where they would run over its edge."""
-    folds = sys.stdout.isatty()
+    """Print a line, wrapped on a terminal."""
+    is_wrapped = sys.stdout.isatty()
     columns = shutil.get_terminal_size().columns
     lines = (
         textwrap.wrap(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-        if folds
+        if is_wrapped
         else [text]
     )
     print("\n".join(lines))
@@ -134,12 +133,12 @@ def duration(seconds: float | None) -> str:
 
 
 def number(value: float | None, digits: int) -> str:
-    """So many digits behind the point; what is too large for that in powers of ten."""
+    """Format a number with a fixed number of decimals, or in scientific notation if it is large."""
     return "" if value is None else f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.2e}"
 
 
 def size(count: int) -> str:
-    """1.2 kB, 3.4 MB: powers of a thousand, as disks are sold."""
+    """Format a number of bytes in powers of 1000: 1.2 kB, 3.4 MB."""
     amount, units = float(count), ["B", "kB", "MB", "GB", "TB"]
     while amount >= 999.5 and len(units) > 1:
         amount, units = amount / 1000, units[1:]

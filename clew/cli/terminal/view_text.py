@@ -1,5 +1,4 @@
-"""A view as plain lines: tables and coloured texts as columns, maps as numbers where they are small. `--out` draws all
-of it."""
+"""A view as plain text: tables and coloured texts as columns, small heatmaps as numbers. `--out` draws everything."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -27,13 +26,14 @@ from clew.drawing.views import (
 )
 
 MOST_ROWS, MOST_COLUMNS = 200, 14
-"""What is printed of a table or a map at most."""
+"""Most rows and columns of a table or heatmap that are printed."""
 LONGEST_CELL = 60
 BAR = 24
 
 
 def view_lines(view: View, colours: int = 0) -> Iterator[str]:
-    """The title, what is said of it, and every part, with an empty line between them; texts on so many colours."""
+    """Yield the title, the description and every part, separated by empty lines; texts use the given number of
+    colours."""
     yield view.title
     if view.about:
         yield view.about
@@ -61,7 +61,7 @@ def table_lines(part: Table) -> list[str]:
 
 
 def coloured_lines(part: ColouredText) -> list[str]:
-    """The text alone: its values stand in a table beside it, or are drawn."""
+    """Return the text and its highest values."""
     text = ("" if part.joined else " ").join(visible(token) for token in part.tokens[: MOST_ROWS * 10])
     peak = sorted(zip(part.values, range(len(part.tokens)), strict=True), key=lambda pair: -abs(pair[0]))[:5]
     most = ", ".join(f"{visible(part.tokens[place])} {figure(value)}" for value, place in peak if value)
@@ -70,7 +70,7 @@ def coloured_lines(part: ColouredText) -> list[str]:
 
 
 def painted_lines(part: ColouredText, colours: int) -> list[str]:
-    """The text on the colours of its values, and the scale of these."""
+    """Return the text with its values as background colours, and the colour scale."""
     strong, low, high = coloured(part)
     paper = theme()
     tokens = zip(part.tokens[: MOST_ROWS * 10], [*strong.tolist(), *[0.0] * len(part.tokens)], strict=False)
@@ -116,7 +116,7 @@ def heatmap_lines(part: Heatmap) -> list[str]:
 
 
 def spelled_lines(part: Spelled) -> list[str]:
-    """Where most of each letter lies."""
+    """Return the position of the largest weight of each character."""
     places = part.weights.argmax(1) + 0.5
     rows = [
         [cell(letter), f"{part.length * place / part.weights.shape[1]:.3g} {part.unit}"]
@@ -135,7 +135,7 @@ def grid_lines(part: Grid) -> list[str]:
 
 
 def series_lines(part: Lines) -> list[str]:
-    """A column a line, at the places that all have; else what each begins and ends with."""
+    """Return one column per line, if all have the same x values; otherwise a summary of each line."""
     xs = list(part.series[0].x) if part.series else []
     if part.series and len(xs) <= MOST_ROWS and all(list(series.x) == xs for series in part.series):
         header = [part.x_label, *(cell(series.name) for series in part.series)]
@@ -166,31 +166,31 @@ def point_lines(part: Points) -> list[str]:
 
 
 def branch_lines(part: Branches) -> list[str]:
-    """A line a node, below its parent and further in; what was dropped in brackets, the best with a star."""
+    """Return one line per node, indented below its parent; pruned nodes in brackets, the best ones with a star."""
     children: dict[int | None, list[int]] = {}
     for number, node in enumerate(part.nodes):
         children.setdefault(node.parent, []).append(number)
-    found: list[str] = []
+    lines: list[str] = []
     waiting = [(number, 0) for number in reversed(children.get(None, []))]
-    while waiting and len(found) < MOST_ROWS:
+    while waiting and len(lines) < MOST_ROWS:
         number, depth = waiting.pop()
         node = part.nodes[number]
         text = visible(node.text) if node.kept else f"({visible(node.text)})"
-        found.append(
+        lines.append(
             f"{'  ' * depth}{'* ' if node.best else ''}{text} "
             f" {figure(node.score)}{'  ' + printable(node.note) if node.note else ''}"
         )
         waiting += [(child, depth + 1) for child in reversed(children.get(number, []))]
-    return [*found, *left_out(len(part.nodes), "node")]
+    return [*lines, *left_out(len(part.nodes), "node")]
 
 
 def network_lines(part: Network) -> list[str]:
-    found = [
+    nodes = [
         f"{number}: {' '.join([cell(node.name), *map(cell, node.lines)])}"
         for number, node in enumerate(part.nodes[:MOST_ROWS])
     ]
     edges = [f"{start} -> {end}{' ' + cell(text) if text else ''}" for start, end, text in part.edges[:MOST_ROWS]]
-    return [*found, *left_out(len(part.nodes), "node"), *edges, *left_out(len(part.edges), "edge")]
+    return [*nodes, *left_out(len(part.nodes), "node"), *edges, *left_out(len(part.edges), "edge")]
 
 
 def overlay_lines(part: Overlays) -> list[str]:
@@ -220,7 +220,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_numeric(column: Sequence[Any]) -> bool:
-    """Numbers alone, but for empty cells."""
+    """Whether a column has numbers only, apart from empty cells."""
     return any(map(is_number, column)) and all(is_number(value) or value in ("", None) for value in column)
 
 
@@ -229,7 +229,7 @@ def figure(value: float) -> str:
 
 
 def visible(text: str) -> str:
-    """One line that any terminal can show: a line's end and its like as escapes."""
+    """Return a text on one line, with unprintable characters as escapes."""
     return printable(text)
 
 

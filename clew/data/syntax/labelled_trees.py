@@ -8,7 +8,7 @@ from clew.core.errors import UserError
 from clew.core.tree_nodes import NONE, head_nodes, phrase_nodes
 from clew.core.trees import Tree
 from clew.data.examples import Labelled, LabelledTree, Sentence
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.formats import FORMATS, find_format
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled
@@ -32,7 +32,7 @@ def read_labelled_trees(
     `label_map` gives labels other names; a node whose label becomes None has none, and a tree whose root has none is
     left out, and counted."""
     notes = Notes() if notes is None else notes
-    path = at_home(path)
+    path = expand_home(path)
     format = find_format(path, format, tables_alone=True)
     reader = FORMATS[format].labelled_trees
     if reader is not None:

@@ -30,6 +30,4 @@ def corpus_text(run: Run, part: str, characters: int) -> str:
             TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters
         )
     except UserError as error:
-        raise UserError(
-            f"{str(error).rstrip('.')}; that is the run's own text: give another (--text, --file)"
-        ) from None
+        raise UserError(f"{str(error).rstrip('.')}; that is the run's own text; give another (text=...)") from None

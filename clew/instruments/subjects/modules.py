@@ -16,7 +16,7 @@ from clew.inspection.layer_outputs import first_tensor, layer_outputs, rows_of
 from clew.inspection.recording import intervene, record
 from clew.layers.recurrence.torch_recurrent import as_stack
 from clew.layers.sequence import SequenceLayer
-from clew.tasks.offers import Carried, Given, Levels, Reading
+from clew.tasks.offers import Carried, Levels, ModelInput, Reading
 from clew.tasks.shared.reading import levels_of, no_text
 from clew.tasks.uses.explaining import Explained
 from clew.text.tokenizer import check_is_text
@@ -57,7 +57,7 @@ class AnyModule:
     def name(self) -> str:
         return type(self.original).__name__
 
-    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
+    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
         call = self.call_of(given)
         value = call.value
         if is_ids(value):
@@ -68,7 +68,7 @@ class AnyModule:
             ids, tokens = (), tuple(map(str, range(1, places + 1)))
         return Reading(self, given.text if self.inputs is None else "", tokens, ids, call)
 
-    def call_of(self, given: Given) -> Call:
+    def call_of(self, given: ModelInput) -> Call:
         """Return the arguments that the module is called with."""
         if self.inputs is not None:
             if given.text:
@@ -184,7 +184,7 @@ class AnyModule:
         """Whether the module is a clew body."""
         return hasattr(self.module, "embedding") and hasattr(self.module, "levels")
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain one number of the output: entry `of`, counted from 0, of the vector at a place; by default the
         largest entry at the last place."""
         reading = self.reads(given)

@@ -5,7 +5,7 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.instruments.instrument import HeadsOff, Text
 from clew.instruments.subjects.subject import Subject
-from clew.tasks.offers import Begun, Given
+from clew.tasks.offers import Begun, ModelInput
 from clew.tasks.uses.writing import DecodingConfig
 
 
@@ -21,4 +21,4 @@ class WritingOptions(Section):
 def begin_writing(subject: Subject, options: WritingOptions, config: DecodingConfig) -> Begun:
     """Begin writing under the filters of a config. Tokens that the model never writes are banned, as in normal
     decoding."""
-    return subject.offers.steps(Given(options.text, into=options.into), config)
+    return subject.offers.steps(ModelInput(options.text, into=options.into), config)

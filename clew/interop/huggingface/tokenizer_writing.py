@@ -65,7 +65,7 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
     if source.hash != target.hash:
         raise UserError(
             f"Marian has one tokenizer for both sides, or two of SentencePiece, but this run has a {source.kind}"
-            " tokenizer for each side; train with text.joint=true, or export with --to onnx or --to torch"
+            " tokenizer for each side; train with text.joint=true, or use format='onnx' or format='torch'"
         )
     inner = tokenizers.Tokenizer.from_str(source.to_json())
     if source.end is not None and source.frame is None:

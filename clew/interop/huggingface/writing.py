@@ -39,12 +39,13 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
         )
     if getattr(model, "heads", None):
         raise UserError(
-            f"{name} has the same number of heads in every layer, but this run's were pruned; use --to onnx or --to"
-            " torch"
+            f"{name} has the same number of heads in every layer, but this run's were pruned; use format='onnx'"
+            " or format='torch'"
         )
     if not run.config.embedding.is_plain:
         raise UserError(
-            f"{name} embeds tokens only, but this run reads more (the section embedding); use --to onnx or --to torch"
+            f"{name} embeds tokens only, but this run reads more (the section embedding); use format='onnx' or"
+            " format='torch'"
         )
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
     labels = next((each for each in run.vocabularies.values() if isinstance(each, Labels)), None)
@@ -71,8 +72,8 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
     family, task = run.config.model.family, run.config.task.name
     if family not in BY_FAMILY:
         raise UserError(
-            f"transformers has no architecture for the family {family}, only for {', '.join(BY_FAMILY)}; use --to onnx"
-            " or --to torch"
+            f"transformers has no architecture for the family {family}, only for {', '.join(BY_FAMILY)}; use"
+            " format='onnx' or format='torch'"
         )
     architecture = BY_FAMILY[family]
     origin = run.folder / ORIGIN

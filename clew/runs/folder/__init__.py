@@ -1,4 +1,4 @@
-"""The files of a run directory, and who may write them."""
+"""The files of a run directory, and the lock that guards writing them."""
 
 from clew.core.rooms import show_modules
 

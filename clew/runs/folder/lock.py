@@ -1,5 +1,5 @@
-"""One writer a run directory. The lock is the operating system's, so that it goes when its process goes; the file says
-who holds it."""
+"""A lock that allows one writer per run directory. It is an operating-system lock, released when its process ends; the
+lock file names the process that holds it."""
 
 import itertools
 import json
@@ -19,8 +19,8 @@ LOCK = "lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within this context no other process may write the run in a folder. The file of a process that died is taken
-    over."""
+    """Within this context no other process may write the run in the folder. The lock file of a dead process is
+    reused."""
     file = _open(folder / LOCK)
     try:
         file.seek(0)
@@ -29,9 +29,9 @@ def locked(folder: Path) -> Iterator[None]:
         file.flush()
         yield
     finally:
-        if os.name == "nt":  # where an open file cannot be removed
+        if os.name == "nt":  # Windows cannot delete an open file
             file.close()
-        with suppress(OSError):  # it binds nobody without its process
+        with suppress(OSError):  # a leftover file without its process locks nobody out
             (folder / LOCK).unlink()
         with suppress(OSError):
             file.close()
@@ -51,14 +51,14 @@ def _open(path: Path) -> Any:
         file = path.open("a+", encoding="utf-8")
         if not _take(file):
             file.close()
-            if attempt < 5:  # it may be someone who only looks
+            if attempt < 5:  # the holder may be a short check by `is_locked`
                 time.sleep(0.02)
                 continue
             raise UserError(
                 f"{path.parent} is being written by {_holder(path)}; wait for it or stop it, or choose another folder"
                 " with --out"
             )
-        # Whoever held it may have removed the file between our opening and our locking it.
+        # The previous holder may have deleted the file after we opened it and before we locked it.
         try:
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
@@ -81,7 +81,7 @@ if os.name == "nt":
 
     def _take(file: Any) -> bool:
         try:
-            file.seek(0x7FFFFFF)  # far behind the text, which others may read
+            file.seek(0x7FFFFFF)  # far beyond the text, so that others can still read it
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
             return True
         except OSError:

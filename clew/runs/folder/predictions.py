@@ -1,11 +1,11 @@
-"""predictions.jsonl in a run directory: what an evaluation scored, one object an example.
+"""predictions.jsonl in a run directory: the scored examples of an evaluation, one object per example.
 
     {"id": "test-17", "score": 100.0, "prediction": "a dog barks", "statistics": {"exact_match": {"share": [1, 1]}}}
 
 `id` names the example, the same in every run that was scored on it. `score` is a finite number, higher is better: a
-log-probability, 100 for right and 0 for wrong, the BLEU of a sentence. `statistics` are what the measures of all
-examples together are computed from, as clew.metrics.statistics has them; runs are compared by these where they have
-them, and else by their scores. `prediction` and other fields are the evaluation's own.
+log-probability, 100 for right and 0 for wrong, or a sentence's BLEU. `statistics` are the values from which the
+measures of all examples together are computed, in the form of clew.metrics.statistics; runs are compared by these if
+they have them, otherwise by their scores. `prediction` and other fields depend on the task.
 """
 
 import json
@@ -29,7 +29,7 @@ def write_predictions(
     fields: Mapping[str, Mapping[str, Any]] | None = None,
     statistics: Mapping[str, Statistics] | None = None,
 ) -> None:
-    """An example a line, by its id, with other fields and with statistics where there are some."""
+    """Write one line per example: its id and score, and its other fields and statistics if given."""
     lines = (
         prediction_line(name, score, (fields or {}).get(name, {}), (statistics or {}).get(name))
         for name, score in scores.items()
@@ -38,22 +38,22 @@ def write_predictions(
 
 
 def prediction_line(name: str, score: float, fields: Mapping[str, Any], statistics: Statistics | None = None) -> str:
-    more = {"statistics": statistics} if statistics else {}
-    return json.dumps({"id": name, "score": score, **fields, **more}, ensure_ascii=False) + "\n"
+    optional = {"statistics": statistics} if statistics else {}
+    return json.dumps({"id": name, "score": score, **fields, **optional}, ensure_ascii=False) + "\n"
 
 
 def read_predictions(folder: Path) -> dict[str, float] | None:
-    """Every example's score by its id; None where the run has no predictions."""
+    """Return every example's score by its id; None if the run has no predictions."""
     records = read_records(folder)
     return None if records is None else {str(record["id"]): float(record["score"]) for record in records}
 
 
 def read_records(folder: Path) -> list[dict[str, Any]] | None:
-    """Every prediction with all of its fields, in the file's order; None where the run has none."""
+    """Return every prediction with all its fields, in file order; None if the run has none."""
     path = folder / PREDICTIONS
     if not path.is_file():
         return None
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     try:
         lines = read_text(path, (host_memory() or 2**34) // 16).split("\n")
     except UnicodeDecodeError as error:
@@ -61,30 +61,29 @@ def read_records(folder: Path) -> list[dict[str, Any]] | None:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             record = prediction(line, f"{path}:{number}")
-            if record["id"] in found:
+            if record["id"] in records:
                 raise UserError(
-                    f"{path}:{number}: the id {record['id']!r} stands above already; every example has an id of its own"
+                    f"{path}:{number}: the id {record['id']!r} appears on an earlier line; ids must be unique"
                 )
-            found[record["id"]] = record
-    if not found:
+            records[record["id"]] = record
+    if not records:
         raise UserError(f"{path} has no predictions in it; evaluate the run again")
-    return list(found.values())
+    return list(records.values())
 
 
 WORDS, PROBABILITY, SCORE = "wrong words", "p of expected", "score"
-"""What mistakes are ordered by: the most wrong words, the lowest probability of what was expected, or the lowest
-score."""
+"""Sort keys of mistakes: most wrong words, lowest probability of the expected answer, or lowest score first."""
 
 
 def worst_by(records: Iterable[Mapping[str, Any]]) -> str:
-    """The one measure that mistakes are ordered by: of tags the wrong words, of labels the probability that the right
-    one was given."""
+    """Return the key that mistakes are sorted by: wrong words for tags, the probability of the right label for labels,
+    else the score."""
     fields = {field for record in records for field in record}
     return WORDS if "wrong" in fields else PROBABILITY if "gold_probability" in fields else SCORE
 
 
 def badness(record: Mapping[str, Any], measure: str) -> float:
-    """The record's value of a measure, as it is shown; NaN where it has none."""
+    """Return the record's value of a sort key; NaN if it has none."""
     values = {
         WORDS: len(record.get("wrong", ())),
         PROBABILITY: record.get("gold_probability", math.nan),
@@ -94,8 +93,7 @@ def badness(record: Mapping[str, Any], measure: str) -> float:
 
 
 def worst_first(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The wrong ones, worst first by `worst_by` of them; among equals those of the lowest score. One without the
-    measure comes last."""
+    """Return the wrong predictions, worst first by `worst_by` and then by score; records without the key come last."""
     wrong = [
         without_statistics(record)
         for record in records
@@ -112,26 +110,26 @@ def worst_first(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 NO_LABEL = "(none)"
-"""Stands for no label at all, so that what was expected and what was found are both named."""
+"""Shown for an empty set of labels."""
 
 
 def without_statistics(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a person reads of a prediction."""
+    """Return the fields of a prediction that people read."""
     return {name: value for name, value in record.items() if name != "statistics"}
 
 
 def marked_words(words: Sequence[str], wrong: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence in which `Paris[expected B-LOC, found B-PER]` is a word with a wrong tag."""
-    found = list(words)
-    for each in wrong:
-        found[each["word"] - 1] += f"[expected {each['gold']}, found {each['predicted']}]"
-    return " ".join(found)
+    """Return the sentence with wrong tags marked, as in `Paris[expected B-LOC, found B-PER]`."""
+    marked = list(words)
+    for error in wrong:
+        marked[error["word"] - 1] += f"[expected {error['gold']}, found {error['predicted']}]"
+    return " ".join(marked)
 
 
 def prediction(line: str, where: str) -> dict[str, Any]:
     try:
         record: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:  # no JSON, nested too deep, or more digits than Python reads
+    except (ValueError, RecursionError) as error:  # invalid JSON, nested too deep, or too many digits for Python
         raise UserError(f"{where}: this is not JSON: {str(error).partition('; use sys.')[0]}") from None
     name, score = (record.get("id"), record.get("score")) if isinstance(record, dict) else (None, None)
     if not isinstance(name, (str, int)) or isinstance(name, bool):
@@ -147,40 +145,40 @@ def prediction(line: str, where: str) -> dict[str, Any]:
         )
     if not are_wrong_words(record.get("wrong", [])):
         raise UserError(
-            f'{where}: "wrong" has an object a wrong word, with the number of the "word", its "gold" and its'
+            f'{where}: "wrong" has one object per wrong word, with the number of the "word", its "gold" and its'
             ' "predicted" tag, not '
             f"{shown(record['wrong'])}"
         )
     if not are_statistics(record.get("statistics", {})):
         raise UserError(
-            f'{where}: "statistics" has an object a measure, with the name of a formula and its numbers; evaluate the'
-            " run again"
+            f'{where}: "statistics" has one object per measure, with the name of a formula and its numbers; evaluate'
+            " the run again"
         )
     return {**record, "id": str(name), "score": float(score)}
 
 
-def are_wrong_words(given: Any) -> bool:
-    return isinstance(given, list) and all(
-        isinstance(each, dict)
-        and {"gold", "predicted"} <= each.keys()
-        and is_number(each.get("word"))
-        and each["word"] >= 1
-        for each in given
+def are_wrong_words(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(error, dict)
+        and {"gold", "predicted"} <= error.keys()
+        and is_number(error.get("word"))
+        and error["word"] >= 1
+        for error in value
     )
 
 
-def are_statistics(given: Any) -> bool:
-    """Whether it is an object of measures, each with one formula and its numbers, or numbers by label."""
+def are_statistics(value: Any) -> bool:
+    """Whether a value is an object of measures, each with one formula and its numbers, or numbers by label."""
 
     def are_numbers(row: Any) -> bool:
         return isinstance(row, list) and all(map(is_number, row))
 
-    return isinstance(given, dict) and all(
+    return isinstance(value, dict) and all(
         isinstance(measure, dict)
         and len(measure) == 1
         and all(
             are_numbers(row) or (isinstance(row, dict) and all(map(are_numbers, row.values())))
             for row in measure.values()
         )
-        for measure in given.values()
+        for measure in value.values()
     )

@@ -1,8 +1,8 @@
-"""Statistics of predictions that were written without them, from what stands there: target and prediction of every
+"""Recompute the statistics of predictions that were written without them, from the target and prediction of every
 example.
 
-Texts are scored again as the run's config says, tags and labels are counted again. Trees and answers are not: their
-gold tags and right answers are not in the file as they were scored.
+Texts are scored again with the run's config; tags and labels are counted again. Trees and answers cannot be: the file
+does not have their gold tags and right answers as they were scored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,23 +18,29 @@ Record = Mapping[str, Any]
 
 
 def recomputed_statistics(task: Any, records: Sequence[Record]) -> list[Statistics]:
-    """Each record's, by the section `task` of the run's config; nothing where the file does not tell them."""
+    """Return the statistics of each record, using the section `task` of the run's config; empty if they cannot be
+    recomputed."""
     recompute = RECOMPUTED.get(task.name)
     has_both = all(isinstance(record.get(side), str) for record in records for side in ("target", "prediction"))
     return recompute(task, records) if recompute is not None and has_both else [{} for _ in records]
 
 
-def of_texts(task: Any, records: Sequence[Record]) -> list[Statistics]:
-    wanted, written = (
+def text_statistics(task: Any, records: Sequence[Record]) -> list[Statistics]:
+    targets, predictions = (
         [record[side] if task.exact_space else " ".join(record[side].split()) for record in records]
         for side in ("target", "prediction")
     )
-    found = [MEASURES[name].statistics(written, wanted, task.lowercase) for name in task.measures if name in MEASURES]
-    return [{name: row for each in found for name, row in each[place].items()} for place in range(len(records))]
+    by_measure = [
+        MEASURES[name].statistics(predictions, targets, task.lowercase) for name in task.measures if name in MEASURES
+    ]
+    return [
+        {name: row for statistics in by_measure for name, row in statistics[place].items()}
+        for place in range(len(records))
+    ]
 
 
-def of_tags(task: Any, records: Sequence[Record]) -> list[Statistics]:
-    """Phrases stand there in IOB2."""
+def sentence_tag_statistics(task: Any, records: Sequence[Record]) -> list[Statistics]:
+    """Return the statistics of tagged sentences; phrases are stored as IOB2 tags, whatever the task's scheme."""
     pairs = [(record["target"].split(" "), record["prediction"].split(" ")) for record in records]
     phrases = task.scheme != "none" and all(is_phrase_tag(tag) for pair in pairs for tags in pair for tag in tags)
     if any(len(gold) != len(tags) for gold, tags in pairs):
@@ -42,9 +48,9 @@ def of_tags(task: Any, records: Sequence[Record]) -> list[Statistics]:
     return [tag_statistics(gold, tags, phrases=phrases) for gold, tags in pairs]
 
 
-def of_labels(task: Any, records: Sequence[Record]) -> list[Statistics]:
-    """Several labels have a `|` between them; their accuracy is not told, since labels that no example has are not
-    there."""
+def label_statistics(task: Any, records: Sequence[Record]) -> list[Statistics]:
+    """Return the statistics of labels. Sets of labels are stored with a `|` between them; they have no accuracy,
+    because labels that no example has are not in the file."""
     if task.labels == "one":
         return [one_label_statistics(record["target"], record["prediction"], task.positive) for record in records]
     if task.labels == "number":
@@ -53,13 +59,13 @@ def of_labels(task: Any, records: Sequence[Record]) -> list[Statistics]:
         [[label for label in record[side].split("|") if label] for side in ("target", "prediction")]
         for record in records
     ]
-    found = [label_set_statistics(gold, told, 0) for gold, told in sets]
-    return [{name: row for name, row in each.items() if name != "accuracy"} for each in found]
+    by_example = [label_set_statistics(gold, predicted, 0) for gold, predicted in sets]
+    return [{name: row for name, row in statistics.items() if name != "accuracy"} for statistics in by_example]
 
 
 RECOMPUTED: dict[str, Callable[[Any, Sequence[Record]], list[Statistics]]] = {
-    "sequence": of_texts,
-    "translation": of_texts,
-    "tagging": of_tags,
-    "classification": of_labels,
+    "sequence": text_statistics,
+    "translation": text_statistics,
+    "tagging": sentence_tag_statistics,
+    "classification": label_statistics,
 }

@@ -1,5 +1,5 @@
-"""What a run's records say of it: how far it came, what it scored, whether it goes on. Its config may be a whole one,
-or its fields as they stand in the file; loads no torch."""
+"""Summarise a run from its metrics: its progress, scores and state. The config may be a full Config or the raw fields
+of the file; this module does not load torch."""
 
 import math
 import re
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from clew.runs.config import Config, TrainingConfig
 
 DEPTH = 2
-"""How many folders below the one that is named runs are looked for: runs/NAME and runs/STUDY/NAME."""
+"""How many levels of folders are searched for runs: runs/NAME and runs/STUDY/NAME."""
 
 SCORES = ("micro_f1", "pearson", "f1", "accuracy")
-"""What `task.best=score` may stand for: the first that a run has measured."""
+"""The measures that `task.best=score` can mean: the first one that a run has measured."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One run: its config, and its records in the order in which they were written."""
+    """A run's config and its records, in the order in which they were written."""
 
     folder: Path
     config: "Config"
@@ -35,23 +35,22 @@ class Summary:
 
     @property
     def step(self) -> int:
-        """Steps done."""
+        """Number of steps done."""
         return max((record["step"] for record in self.records), default=0)
 
     @cached_property
     def measure(self) -> str:
-        """What the run's best evaluation is chosen by; of a task that says `score`, the measure that this stands
-        for."""
+        """The measure that selects the run's best evaluation; `task.best=score` is resolved to an actual measure."""
         best: str = getattr(self.config.task, "best", "loss")
         if best == "score" and getattr(self.config.task, "positive", None) is not None:
-            return "accuracy"  # the F1 is measured besides
-        there = {name.rpartition(".")[2] for record in self.records for name in record}
-        return best if best != "score" else next((name for name in SCORES if name in there), best)
+            return "accuracy"  # F1 is measured too, but does not select
+        measured = {name.rpartition(".")[2] for record in self.records for name in record}
+        return best if best != "score" else next((name for name in SCORES if name in measured), best)
 
     @cached_property
     def best(self) -> dict[str, float]:
-        """What the run's weights score, by measure (`valid.loss`, `test.perplexity`): of the whole run where it has
-        ended, else of its best evaluation so far."""
+        """The scores of the run's weights by measure (`valid.loss`, `test.perplexity`): the final scores of a run that
+        has ended, otherwise those of its best evaluation so far."""
         end = last_with(self.records, "best.step")
         if end is not None:
             scores = {
@@ -70,22 +69,22 @@ class Summary:
 
     @property
     def averaged(self) -> list[dict[str, Any]]:
-        """The weights that this run is the mean of; none where it was trained."""
+        """The checkpoints whose average this run is; empty for a trained run."""
         end = last_with(self.records, "averaged")
         return [] if end is None else list(end["averaged"])
 
     @property
     def failure(self) -> str | None:
-        """Why the run ended, where its last record says that it failed."""
+        """Why the run failed, if its last record says so."""
         return str(self.records[-1]["failed"]) if self.records and "failed" in self.records[-1] else None
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of training so far, as last recorded. Older runs record them at their end alone: before that they are
-        computed from the logged speed. None without either."""
-        said = [record["seconds"] for record in map(numbers, self.records) if "seconds" in record]
-        if said:
-            return max(said)
+        """Seconds of training so far, as last recorded. Older runs recorded them only at their end; before that they
+        are computed from the logged speed. None without either."""
+        recorded = [record["seconds"] for record in map(numbers, self.records) if "seconds" in record]
+        if recorded:
+            return max(recorded)
         training, before, total = self.config.training, 0, 0.0
         for record in map(numbers, self.records):
             if record.get("tokens_per_second", 0) > 0:
@@ -95,7 +94,7 @@ class Summary:
 
     @property
     def state(self) -> str:
-        """running, imported, averaged, finished, stopped (a pruned trial of a search), failed or interrupted."""
+        """One of running, imported, averaged, finished, stopped (a pruned trial of a search), failed, interrupted."""
         if is_locked(self.folder):
             return "running"
         if self.config.recipe == IMPORTED:
@@ -110,13 +109,13 @@ class Summary:
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
+        """Size on disk in bytes."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
 
 def is_finished(records: list[dict[str, Any]], training: "TrainingConfig") -> bool:
-    """Whether a run has ended by these settings: its summary is written, and it reached the last step, lost patience or
-    was stopped by a callback."""
+    """Whether a run has ended under these settings: its summary is written, and it reached the last step, ran out of
+    patience or was stopped by a callback."""
     end = last_with(records, "best.step")
     if end is None:
         return False
@@ -129,23 +128,23 @@ def is_finished(records: list[dict[str, Any]], training: "TrainingConfig") -> bo
 
 
 def find_runs(folder: Path, depth: int = DEPTH) -> list[Path]:
-    """The run directories below a folder, or the folder itself where it is one; a damaged one is among them, but no
-    checkpoint of another program's. 2 comes before 10."""
+    """Return the run directories below a folder, or the folder itself if it is one, in natural order (2 before 10).
+    Damaged runs are included; checkpoints of other programs are not."""
     if is_own(folder) or (not is_run(folder) and ((folder / METRICS).is_file() or (folder / "checkpoints").is_dir())):
         return [folder]
     return [run for child in folders_in(folder) for run in find_runs(child, depth - 1)] if depth > 0 else []
 
 
 def named_runs(words: Sequence[str]) -> list[Path]:
-    """The run directories that words name, each once: a run, a folder that runs are below, or a pattern such as
-    runs/ptb-*."""
-    found: dict[Path, Path] = {}
+    """Return the run directories that words name, without duplicates. A word is a run, a folder with runs below it, or
+    a pattern such as runs/ptb-*."""
+    named: dict[Path, Path] = {}
     for word in words:
         folder, runs = Path(word), list[Path]()
         if folder.is_dir():
             runs = [folder] if is_run(folder) else find_runs(folder)
             if not runs:
-                raise UserError(f"there is no run below {folder}; `clew runs DIR` lists those below a folder")
+                raise UserError(f"there is no run below {folder}; `clew runs DIR` lists the runs below a folder")
         elif any(character in word for character in "*?["):
             matches = sorted((Path(match) for match in glob(word)), key=lambda path: natural(str(path)))
             runs = [run for match in matches if match.is_dir() for run in find_runs(match)]
@@ -154,8 +153,8 @@ def named_runs(words: Sequence[str]) -> list[Path]:
         else:
             check_run(folder)
         for run in runs:
-            found.setdefault(run.resolve(), run)
-    return list(found.values())
+            named.setdefault(run.resolve(), run)
+    return list(named.values())
 
 
 def folders_in(folder: Path) -> Iterator[Path]:
@@ -164,7 +163,7 @@ def folders_in(folder: Path) -> Iterator[Path]:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that sorts `seed=2` before `seed=10`."""
+    """Return a sort key that orders `seed=2` before `seed=10`."""
     return [
         (0, int(part), "") if part.isdecimal() else (1, 0, part.lower()) for part in re.split(r"([0-9]+)", name) if part
     ]
@@ -175,10 +174,10 @@ def last_with(records: list[dict[str, Any]], key: str) -> dict[str, Any] | None:
 
 
 def numbers(record: dict[str, Any]) -> dict[str, float]:
-    """What was measured in a record: finite numbers alone."""
+    """Return the measured values of a record: its finite numbers."""
     return {name: value for name, value in record.items() if is_number(value)}
 
 
 def read_records(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run that are of a step, in the order in which they were written."""
+    """Return the records of a run that have a step, in the order in which they were written."""
     return [record for record in read_metrics(folder) if isinstance(record.get("step"), int)]

@@ -1,4 +1,4 @@
-"""Replacing a run by a new one in the same folder: what a run has written is deleted, and nothing else ever is."""
+"""Replace a run with a new one in the same folder. Only files that a run writes are deleted, never anything else."""
 
 import os
 import re
@@ -13,32 +13,32 @@ from clew.runs.folder.lock import LOCK, is_locked
 from clew.runs.folder.predictions import PREDICTIONS
 
 WRITTEN = {CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE, ORIGIN, VOCABULARY, PREDICTIONS, LOCK, "checkpoints"}
-"""What a run consists of."""
+"""The files and folders of a run."""
 FILES_BELOW = re.compile(r"vocabulary/[\w-]+\.json|checkpoints/\.?step-\d+[^/]*/[\w-]+\.(safetensors|json)")
-"""The files that a run writes into its subfolders, by their paths from the run's folder."""
+"""The files that a run writes into its subfolders, by their paths relative to the run's folder."""
 LOGS = {"events", "wandb", "mlflow"}
-"""What loggers write beside it."""
+"""The folders that loggers write."""
 
 
-def check_replaceable(folder: Path, stands_on: Iterable[str | None] = ()) -> None:
-    """Refuses a folder that must not be replaced: one that is no run or fit of clew's, has other files in it, is being
-    written, or is what the new run stands on. A folder that is empty or not there may be."""
+def check_replaceable(folder: Path, base_runs: Iterable[str | None] = ()) -> None:
+    """Refuse a folder that must not be replaced: it is not a run or fit of clew's, has other files in it, is being
+    written, or is a base of the new run. A folder that is empty or does not exist is accepted."""
     if folder.is_symlink():
         raise UserError(
-            f"{shortened(str(folder))} is a link, and only a folder itself is replaced; name the folder that it"
-            " leads to"
+            f"{shortened(str(folder))} is a link, and only a folder itself can be replaced; name the folder that it"
+            " points to"
         )
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not folder.is_dir() or not is_written_by_clew(folder):
         raise UserError(
-            f"{shortened(str(folder))} is not a run of clew's, and nothing else is ever replaced; choose another with"
-            " --out"
+            f"{shortened(str(folder))} is not a run of clew's, and only runs can be replaced; choose another folder"
+            " with --out"
         )
-    others = others_in(folder)
-    if others:
+    foreign = foreign_files(folder)
+    if foreign:
         raise UserError(
-            f"{shortened(str(folder))} also has {few_of(others, 80)}, which no run has written, and only runs are"
+            f"{shortened(str(folder))} also has {few_of(foreign, 80)}, which no run has written, and only runs can be"
             " replaced; move it away, or choose another folder with --out"
         )
     if is_locked(folder):
@@ -46,17 +46,17 @@ def check_replaceable(folder: Path, stands_on: Iterable[str | None] = ()) -> Non
             f"{shortened(str(folder))} is being written by another process; wait for it or stop it, or choose another"
             " with --out"
         )
-    for source in stands_on:
-        if source is not None and os.path.realpath(Path(source).expanduser()) == os.path.realpath(folder):
+    for base in base_runs:
+        if base is not None and os.path.realpath(Path(base).expanduser()) == os.path.realpath(folder):
             raise UserError(
-                f"{shortened(str(folder))} is what the new run stands on, so it cannot be replaced; choose another with"
-                " --out"
+                f"{shortened(str(folder))} is the run that the new run starts from, so it cannot be replaced; choose"
+                " another folder with --out"
             )
 
 
-def others_in(folder: Path) -> list[str]:
-    """What a run's folder has that no run has written; what loggers write is theirs and not looked at."""
-    others = [path.name for path in folder.iterdir() if not is_part(path.name)]
+def foreign_files(folder: Path) -> list[str]:
+    """Return the files in a run's folder that no run has written. The folders of loggers are not searched."""
+    foreign = [path.name for path in folder.iterdir() if not is_part(path.name)]
     below = (
         path
         for name in (VOCABULARY, "checkpoints")
@@ -64,7 +64,7 @@ def others_in(folder: Path) -> list[str]:
         if path.is_symlink() or not path.is_dir()
     )
     names = (path.relative_to(folder).as_posix() for path in below)
-    return sorted(others) + sorted(name for name in names if not FILES_BELOW.fullmatch(name.removesuffix(PARTIAL)))
+    return sorted(foreign) + sorted(name for name in names if not FILES_BELOW.fullmatch(name.removesuffix(PARTIAL)))
 
 
 def is_part(name: str) -> bool:
@@ -72,7 +72,7 @@ def is_part(name: str) -> bool:
 
 
 def is_written_by_clew(folder: Path) -> bool:
-    """Whether a folder has a run's config, or the environment of a fit, or what is left of a run that was killed at its
+    """Whether a folder has a run's config, a fit's environment, or the leftovers of a run that was killed at its
     start."""
     if (folder / CONFIG).is_file():
         try:
@@ -90,7 +90,7 @@ def is_written_by_clew(folder: Path) -> bool:
 
 
 def remove_run(folder: Path) -> None:
-    """Deletes what a run consists of, but for the lock, which whoever deletes holds."""
+    """Delete the files of a run, except the lock, which the caller holds."""
     for path in folder.iterdir():
         if path.name == LOCK or not is_part(path.name):
             continue

@@ -1,5 +1,6 @@
-"""The files of a run directory that are JSON: which there are, whether a folder is a run, its config's fields and its
-records. Knows neither models nor tensors, so that a listing needs no torch; `clew.runs.directory` has the rest."""
+"""The JSON files of a run directory: their names, whether a folder is a run, the fields of its config and its records.
+This module knows neither models nor tensors, so that listing runs does not load torch; `clew.runs.directory` has the
+rest."""
 
 import hashlib
 import json
@@ -14,7 +15,7 @@ from clew.core.files import LARGEST_JSON, open_file, read_json
 from clew.runs.trust import check_links, is_trusted
 
 FORMAT = 3
-"""Of what is written: configs and checkpoints."""
+"""The format number written to configs and checkpoints."""
 CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = (
     "config.json",
     "model.safetensors",
@@ -24,12 +25,12 @@ CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = (
 )
 VOCABULARY = "vocabulary"
 IMPORTED = "imported"
-"""The recipe of a run that was no run of clew's at first: a published checkpoint."""
+"""The recipe of a run that was imported from a published checkpoint."""
 ORIGIN = "origin.json"
 LONGEST_RECORD = 2**20
-"""Bytes of a record in metrics.jsonl; a longer line is none of ours."""
+"""Maximum size of a record in metrics.jsonl in bytes; clew writes no longer lines."""
 MOST_NAMED = 10
-"""Runs that a sentence names."""
+"""Maximum number of runs that a message names."""
 
 
 def is_run(folder: Path) -> bool:
@@ -37,8 +38,8 @@ def is_run(folder: Path) -> bool:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is a run, or was one before it was damaged; and not another program's, whose config has the same
-    name."""
+    """Whether a folder is a run of clew's, possibly damaged, and not a folder of another program whose config has the
+    same name."""
     if not is_run(folder):
         return False
     try:
@@ -54,70 +55,72 @@ def is_foreign(settings: Any) -> bool:
 
 
 def check_run(folder: Path) -> None:
-    """Refuses what is no run directory, naming the runs near it, those of the likest names first."""
+    """Refuse a folder that is not a run directory, and name nearby runs, most similar names first."""
     if is_run(folder):
         return
     try:
         where = folder.parent if folder.parent.is_dir() else Path(".")
     except (OSError, ValueError):
         where = Path(".")
-    near = [str(path) for path in where.iterdir() if is_own(path)] if where.is_dir() else []
-    if not near and Path("runs").is_dir():
-        near = [str(path) for path in Path("runs").iterdir() if is_own(path)]
-    near = sorted(near, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
-    more = f" and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
+    nearby = [str(path) for path in where.iterdir() if is_own(path)] if where.is_dir() else []
+    if not nearby and Path("runs").is_dir():
+        nearby = [str(path) for path in Path("runs").iterdir() if is_own(path)]
+    nearby = sorted(nearby, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
+    more = f" and {len(nearby) - MOST_NAMED} more" if len(nearby) > MOST_NAMED else ""
     known = (
-        f"runs here: {', '.join(near[:MOST_NAMED])}{more}"
-        if near
+        f"runs here: {', '.join(nearby[:MOST_NAMED])}{more}"
+        if nearby
         else "train one first, e.g. `clew train shakespeare-lstm`"
     )
     raise UserError(f"{shortened(str(folder))} is not a run directory (it has no {CONFIG}); {known}")
 
 
 def read_raw_settings(folder: Path) -> tuple[dict[str, Any], int, dict[str, str]]:
-    """The config's fields as they stand in the file, their format, and the hashes of the files beside it."""
+    """Read the config's fields without upgrading them; return them with their format and the hashes of the run's other
+    files."""
     path = folder / CONFIG
     check_links(folder)
     settings = read_json(path)
     if not isinstance(settings, dict):
-        raise UserError(f"{path} is not a run's config: it holds no fields")
+        raise UserError(f"{path} is not a run's config: it is not a JSON object")
     expected = settings.pop("sha256", None)
     if expected is not None and json_hash(settings) != expected:
         raise UserError(
-            f"{path} is not what was written; bring it back, or, where it was changed on purpose, "
-            "remove its field sha256 to have it taken as it is"
+            f"{path} has changed since it was written; restore it, or, if the change is intended, "
+            "remove its field sha256"
         )
     if is_foreign(settings):
         raise UserError(
-            f"{folder} is a checkpoint of Hugging Face's; `{command('clew', 'import', folder)}` makes a run of it"
+            f"{folder} is a Hugging Face checkpoint; `{command('clew', 'import', folder)}` converts it to a run"
         )
-    found = check_format(settings.pop("format", None), path)
+    format = check_format(settings.pop("format", None), path)
     files = settings.pop("files", {})
-    return settings, found, files if isinstance(files, dict) else {}
+    return settings, format, files if isinstance(files, dict) else {}
 
 
-def check_format(found: Any, path: Path) -> int:
-    """The format, where it can be read."""
-    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= FORMAT:
+def check_format(format: Any, path: Path) -> int:
+    """Return the format number; refuse one that this version cannot read."""
+    if not isinstance(format, int) or isinstance(format, bool) or not 1 <= format <= FORMAT:
         raise UserError(
-            f"{path} is of format {shown(found)}, but this clew reads formats 1 to {FORMAT}; "
+            f"{path} is of format {shown(format)}, but this clew reads formats 1 to {FORMAT}; "
             "use the version of clew that wrote it, or train again"
         )
-    return found
+    return format
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every record that is whole; a line that was cut short by a crash, damaged, or none of ours, is passed over."""
+    """Yield every intact record; skip lines that were cut short by a crash, are damaged, or were not written by
+    clew."""
     path = folder / METRICS
     check_links(folder)
     if not path.is_file():
         return
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > LARGEST_JSON and not is_trusted(folder):  # a long training of one's own may log more
+        if size > LARGEST_JSON and not is_trusted(folder):  # a long run of the user's own may log more
             raise UserError(
-                f"{path} has {size:,} bytes, and that of a run that was not trained here has at most {LARGEST_JSON:,};"
-                " where you trust the run add --trust, or remove the file"
+                f"{path} has {size:,} bytes, more than the {LARGEST_JSON:,} allowed for a run that was not trained"
+                " here; if you trust the run add --trust, or remove the file"
             )
         for line in iter(lambda: file.readline(LONGEST_RECORD), b""):
             try:
@@ -129,5 +132,5 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def json_hash(content: Any) -> str:
-    """SHA-256 of what JSON says, however it is laid out."""
+    """Return the SHA-256 of a JSON value, independent of its formatting."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The summary of a run directory, with its whole config. Reads configs and metrics, no weights."""
+"""The summary of a run directory with its full config. Reads the config and the metrics, but no weights."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ from clew.runs.folder.records import (
 
 
 def summarise(folder: Path) -> Summary:
-    """The summary of a run directory; one that cannot be read here is refused with a sentence."""
+    """Return the summary of a run directory; raise UserError if it cannot be read."""
     if not is_run(folder):
-        raise UserError(f"{folder} has no {CONFIG}; it was copied in part, or is no run directory")
+        raise UserError(f"{folder} has no {CONFIG}; it was copied incompletely, or is not a run directory")
     return Summary(folder, read_config(folder), read_records(folder))

@@ -1,4 +1,4 @@
-"""The vocabularies of a run, by role: tokenizers and label tables, one JSON file each below vocabulary/."""
+"""A run's vocabularies by role: tokenizers and label tables, each a JSON file in vocabulary/."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from clew.runs.transfer import ENCODER, has_encoder
 from clew.tasks import TASKS
 
 TOKENIZER = "tokenizer"
-"""The role of the only tokenizer, where there is one."""
+"""The role of the tokenizer in a run that has only one."""
 
 
 def save_vocabularies(folder: Path, vocabularies: dict[str, Any]) -> None:
@@ -19,12 +19,12 @@ def save_vocabularies(folder: Path, vocabularies: dict[str, Any]) -> None:
 
 
 def load_vocabularies(folder: Path, config: Config) -> dict[str, Any]:
-    """Those that the run's task asks for."""
+    """Load the vocabularies that the run's task needs."""
     return {role: kind.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds_of(config).items()}
 
 
 def kinds_of(config: Config) -> dict[str, Any]:
-    """The type of each by role."""
+    """Return the type of each vocabulary by role."""
     kinds = dict(TASKS[config.task.name].vocabularies)
     if config.embedding.source is not None:
         kinds[CONTEXT] = BorrowedBody

@@ -1,4 +1,4 @@
-"""The weights of a run, put into the modules that its config describes."""
+"""Load a run's weights into the model that its config describes."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from clew.runs.directory import WEIGHTS, num_values, read_weights
 from clew.runs.transfer import start_from
 
 SPARE = 2**24
-"""How many more numbers a weights file may have than the model needs. Up to this it is read, and the error names the
-extra tensors."""
+"""How many more values a weights file may have than the model needs to be read at all; then the error names the extra
+tensors."""
 
 
 def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
-    """The run's weights; where it is an adapter, after those of the run that it stands on."""
+    """Load the run's weights into `task`; for an adapter, load those of its base run first."""
     check_amount(task, folder)
     weights = read_weights(folder / WEIGHTS)
     if is_adapted(task):
@@ -32,20 +32,20 @@ def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
 
 
 def check_amount(task: torch.nn.Module, folder: Path) -> None:
-    """Refuses a file with many more numbers than the model has before they are read."""
-    expected, found = sum(tensor.numel() for tensor in task.state_dict().values()), num_values(folder / WEIGHTS)
-    if found > 2 * expected + SPARE:
+    """Refuse a weights file with many more values than the model before reading it."""
+    expected, stored = sum(tensor.numel() for tensor in task.state_dict().values()), num_values(folder / WEIGHTS)
+    if stored > 2 * expected + SPARE:
         raise UserError(
-            f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it has {found:,}"
-            f" numbers, and the model {expected:,}; copy both again"
+            f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it has {stored:,}"
+            f" values, and the model {expected:,}; copy both again"
         )
 
 
 def check_own(task: torch.nn.Module, weights: dict[str, torch.Tensor], folder: Path) -> None:
-    """An adapter's file has just what the other run has not."""
+    """Check that an adapter's file has exactly the weights that its base run lacks."""
     expected = own_weights(task, task.state_dict()).keys()
     for name in sorted(expected ^ weights.keys()):
-        what = "lacks" if name in expected else "has more than its adapter:"
+        what = "lacks" if name in expected else "has a tensor that is not the adapter's:"
         raise UserError(
             f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what}"
             f" {shortened(name)}"

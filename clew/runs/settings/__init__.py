@@ -1,4 +1,4 @@
-"""Settings as people write them: read, explained, compared, laid over others, upgraded."""
+"""Settings as users write them: parse, explain errors, compare, override and upgrade."""
 
 from clew.core.rooms import show_modules
 

@@ -1,4 +1,4 @@
-"""A mistake in a config as one sentence: what pydantic found, in the words of the section it was found in."""
+"""Turn pydantic's validation errors into one-sentence messages with the full name of the field."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +13,12 @@ from clew.core.errors import UserError, did_you_mean, few_of, named, shown
 S = TypeVar("S", bound=Section)
 
 CHOICES = re.compile(r"str|int|list\[str\]|(?:literal|dict)\[.*")
-"""What pydantic adds to the place of a mistake in a field that takes values of several types."""
+"""Location parts that pydantic adds for a field with a union type."""
 
 
 class MemberError(ValueError):
-    """A mistake inside a section chosen by name, kept whole so that `explain` can say where. `readers_of` a field are
-    the tasks whose section of this name has it."""
+    """A validation error in a section whose class is chosen by name. It keeps the pydantic error, so that `explain` can
+    say where the mistake is. `readers_of(field)` returns the tasks whose section of the same name has that field."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class MemberError(ValueError):
 
 
 def read_section(kind: type[S], values: Mapping[str, Any], of: str = "") -> S:
-    """A section of plain values, as Python or JSON has them: a list will do for a tuple. A mistake in it is one
-    sentence, that begins with what the section is `of`."""
+    """Build a section from plain Python or JSON values; a list is accepted for a tuple. A mistake raises a one-sentence
+    UserError, which starts with `of`, the name of what the section belongs to."""
     tuples = {name for name, field in kind.model_fields.items() if takes_tuple(field.annotation)}
     try:
         return kind(
@@ -59,8 +59,8 @@ def explain(
     readers_of: Callable[[str], Sequence[str]] = lambda field: (),
     meant_by: Callable[[str], str | None] = lambda name: None,
 ) -> str:
-    """The first mistake that pydantic found, as one sentence with the field's whole name. `meant_by` is the field of a
-    whole config that an unknown name stands for."""
+    """Describe the first error that pydantic found, in one sentence with the field's full name. `meant_by` returns the
+    config field that an unknown name stands for, or None."""
     first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
     name = (prefix + dotted(location)).strip(".")
@@ -75,27 +75,27 @@ def explain(
         known = list(field_names(section)) if section is not None else []
         where = (prefix + dotted(location[:-1])).strip(".")
         readers = readers_of(location[-1])
-        meant = within(where, meant_by(location[-1]), known)
+        meant = relative_name(where, meant_by(location[-1]), known)
         if readers:
-            near = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};"
+            suggestion = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};"
         else:
-            near = f"; did you mean '{meant}'?" if meant else did_you_mean(location[-1], known)
+            suggestion = f"; did you mean '{meant}'?" if meant else did_you_mean(location[-1], known)
         return (
-            f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{near} known:"
+            f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{suggestion} known:"
             f" {few_of(list(known), 200) or 'none'}"
         )
     return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
 
 
-def within(section: str, field: str | None, known: Sequence[str]) -> str | None:
-    """A field's name as it is called within a section; None where it would be of that section, which has no such
-    field."""
+def relative_name(section: str, field: str | None, known: Sequence[str]) -> str | None:
+    """Return a field's name relative to a section, or its full name if it belongs to another; None if the section has
+    no such field."""
     inner = (field or "").removeprefix(f"{section}.")
     return field if inner == field else inner if inner.partition(".")[0] in known else None
 
 
 def dotted(path: Sequence[str]) -> str:
-    """A field's whole name, cut where it is none of ours."""
+    """Join a path to a field's full name, shortened if it is too long to be one of ours."""
     return named(".".join(path))[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""The fields of a whole config by name: to compare two of them, and to print one."""
+"""The fields of a config by full name: compare two configs, or print one as commented YAML."""
 
 from typing import Any
 
@@ -13,25 +13,25 @@ SCHEDULE, STEPS = "training.schedule", "training.steps"
 
 
 def fields_of(config: Config) -> dict[str, Any]:
-    """Every field's whole name and its value; a part with its options is one value."""
+    """Return every field's value by its full name; a part with its options is one value."""
     return {".".join(path): value for path, value in paths(config.model_dump(mode="json"))}
 
 
 def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two configs differ, each with its value in both; None where a config has no such field. Steps
-    that the second counts, or will count, from its epochs are no field of their own."""
+    """Return the fields in which two configs differ with their values in both, None for a config without the field.
+    Steps are ignored if the second config derives them from epochs."""
     a, b = fields_of(first), fields_of(second)
-    found = {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
-    if SCHEDULE in found and is_same_schedule(found[SCHEDULE], first.training.steps, second.training.steps):
-        del found[SCHEDULE]
+    changes = {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
+    if SCHEDULE in changes and is_same_schedule(changes[SCHEDULE], first.training.steps, second.training.steps):
+        del changes[SCHEDULE]
     if second.training.epochs is not None:
-        found.pop(STEPS, None)
-    return found
+        changes.pop(STEPS, None)
+    return changes
 
 
 def is_same_schedule(schedules: tuple[Any, Any], first_steps: int, second_steps: int) -> bool:
-    """Whether two schedules differ at most in how they state the same warm-up, the one as a share, the other as what
-    the share comes to in its own number of steps."""
+    """Whether two schedules are the same, even if one states its warm-up as a share and the other as that share of its
+    own number of steps."""
     one, other = schedules
     if is_share(one) == is_share(other):
         return bool(one == other)
@@ -45,17 +45,17 @@ def is_share(schedule: Any) -> bool:
 
 
 def in_steps(schedule: Any, steps: int) -> Any:
-    """A schedule with its warm-up as a number of steps."""
+    """Return the schedule with its warm-up as a number of steps."""
     return {**schedule, "warmup": warmup_steps(schedule["warmup"], steps)} if is_share(schedule) else schedule
 
 
 def differences(first: Config, second: Config) -> list[str]:
-    """The fields in which two configs differ, as `field: one -> other`."""
+    """Return the fields in which two configs differ, as `field: first -> second`."""
     return [f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed_fields(first, second).items()]
 
 
 def commented_yaml(config: Config) -> str:
-    """The whole config as YAML, a comment behind each field that has a description."""
+    """Return the config as YAML, with the description of each field as a comment."""
     lines = []
     for name in Config.model_fields:
         value = getattr(config, name)

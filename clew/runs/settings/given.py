@@ -1,4 +1,4 @@
-"""The decoding section of a run with some of its fields changed."""
+"""Override fields of a run's decoding section."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from clew.tasks.uses.writing import DecodingConfig
 
 
 def decoding_config(config: DecodingConfig, options: dict[str, Any]) -> DecodingConfig:
-    """The run's decoding section with some fields changed."""
+    """Return the decoding section with some fields changed."""
     try:
         return DecodingConfig(**{**config.model_dump(), **options})
     except ValidationError as error:

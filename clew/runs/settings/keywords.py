@@ -1,5 +1,5 @@
-"""Settings as Python writes them: `"model.dim=64"`, `model__dim=64` and `model={"dim": 64}`, together; and errors in
-the same words."""
+"""Settings in Python calls: `"model.dim=64"`, `model__dim=64` and `model={"dim": 64}`, freely mixed. Error messages
+are rewritten in the same notation."""
 
 import json
 import re
@@ -16,13 +16,13 @@ from clew.runs.config import Config, every_field, meant_by
 from clew.runs.settings.values import check_depth, parse_assignment
 
 SECTIONS = tuple(name for name in Config.model_fields if name != "recipe")
-"""What a keyword begins with; `seed` and `device` are whole settings."""
+"""Names that a keyword can start with; `seed` and `device` are complete settings."""
 
 
 def settings_of(assignments: Sequence[str], keywords: Mapping[str, Any], arguments: Sequence[str] = ()) -> list[str]:
-    """All settings as assignments, a part before its own options. A field that is set twice is refused, and so is an
-    unknown section; of texts alone the last holds, as on the command line. `arguments` are the function's own, which a
-    keyword may have been meant to be."""
+    """Return all settings as assignments, a part before its options. Refuse unknown sections and fields that are set
+    twice; among `assignments` alone the last one wins, as on the command line. `arguments` are the parameters of the
+    calling function, suggested for a misspelt keyword."""
     for assignment in assignments:
         if not isinstance(assignment, str):
             raise UserError(
@@ -43,14 +43,14 @@ def settings_of(assignments: Sequence[str], keywords: Mapping[str, Any], argumen
 
 
 def path_of(keyword: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
-    """`model__cell__nonlinearity` -> ("model", "cell", "nonlinearity")."""
+    """Split a keyword: `model__cell__nonlinearity` -> ("model", "cell", "nonlinearity")."""
     path = tuple(keyword.split("__"))
     if path[0] in SECTIONS and all(path):
         return path
     if near := get_close_matches(keyword, arguments, 1, cutoff=0.75):
         raise UserError(f"unknown keyword {named(keyword)}; did you mean {near[0]}? a setting is section__field=value")
     field = meant_by(keyword) or meant_by(path[-1])
-    fields = [field] if field else sorted(each for each in every_field() if each.rpartition(".")[2] == path[-1])[:3]
+    fields = [field] if field else sorted(name for name in every_field() if name.rpartition(".")[2] == path[-1])[:3]
     meant = f"; did you mean {' or '.join(map(keyword_of, fields))}?" if fields else did_you_mean(path[0], SECTIONS)
     raise UserError(
         f"unknown keyword {named(keyword)}{meant} a setting is section__field=value, of the sections {few_of(SECTIONS)}"
@@ -58,11 +58,12 @@ def path_of(keyword: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 WHOLE = {("data", "label_map")}
-"""Settings whose value is a dict with names of the user's own."""
+"""Settings whose value is a dict with keys that the user chooses."""
 
 
 def leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The fields of a dict; a part with its options ({"name": "gru", ...}) is one value."""
+    """Yield the path and value of every field in a dict; a part with its options ({"name": "gru", ...}) is one
+    value."""
     if not isinstance(value, Mapping) or not value or path in WHOLE or (len(path) > 1 and "name" in value):
         yield path, value
         return
@@ -75,7 +76,7 @@ def leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...],
 
 
 def check_once(fields: Iterable[tuple[tuple[str, ...], str, str]]) -> None:
-    """Refuses a field that is set in two places, whole or in part."""
+    """Refuse a field that is set twice, as a whole or in part."""
     seen: dict[tuple[str, ...], str] = {}
     for path, text, place in fields:
         if path in seen:
@@ -86,8 +87,8 @@ def check_once(fields: Iterable[tuple[tuple[str, ...], str, str]]) -> None:
             options = next((other for other in seen if len(other) > len(path) and other[: len(path)] == path), None)
             if options is not None:
                 raise UserError(
-                    f"{'__'.join(path)} is set whole by {place}, and {'__'.join(options)} by {seen[options]}; leave one"
-                    " of them out"
+                    f"{'__'.join(path)} is set as a whole by {place}, and {'__'.join(options)} by {seen[options]};"
+                    " leave one of them out"
                 )
 
 
@@ -96,7 +97,7 @@ def as_json(value: Any, keyword: str) -> str:
 
 
 def plain_value(value: Any, keyword: str) -> Any:
-    """A value as JSON has it: paths and runs as names of files and folders, tuples and arrays as lists."""
+    """Convert a value to plain JSON types: paths and runs to their file or folder names, tuples and arrays to lists."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Path):
@@ -104,10 +105,10 @@ def plain_value(value: Any, keyword: str) -> Any:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     if isinstance(value, Mapping):
-        return {str(name): plain_value(each, keyword) for name, each in value.items()}
+        return {str(name): plain_value(inner, keyword) for name, inner in value.items()}
     if isinstance(value, (list, tuple, range)):
-        return [plain_value(each, keyword) for each in value]
-    if isinstance(folder := getattr(value, "folder", None), Path):  # a run, where its folder is asked for
+        return [plain_value(inner, keyword) for inner in value]
+    if isinstance(folder := getattr(value, "folder", None), Path):  # a Run, given where a setting takes its folder
         return str(folder)
     raise UserError(f"{keyword} takes a number, a text, True, False, None, a list or a dict, not {shown(value)}")
 
@@ -117,9 +118,9 @@ def keyword_of(field: str) -> str:
 
 
 @contextmanager
-def told_in_python(without: str = "") -> Iterator[None]:
-    """Within this context a user's mistake is told in the words of a call, and not of the command line. `without` is a
-    section whose fields are plain keywords there."""
+def python_errors(without: str = "") -> Iterator[None]:
+    """Within this context error messages use the notation of Python calls instead of the command line's. `without`
+    names a section whose fields are plain keywords of the call."""
     try:
         yield
     except UserError as error:
@@ -139,14 +140,13 @@ OPTIONS = {
 }
 TRAIN = re.compile(r"`clew train ([\w-]+)((?: \w+=[^` ]+)*)`")
 ASSIGNED = re.compile(r"(?<![\w./\\'-])([a-z]+(?:\.[a-z_]\w*)+)(=(?:\[[^\]]*\]|\{[^}]*\}|[^\s,;`'\"]+)?)?")
-"""`model.dim` and `model.cell=gru` in a sentence, and no end of a path."""
+"""Matches `model.dim` and `model.cell=gru` in a sentence, but not the end of a file path."""
 UNKNOWN = re.compile(r"^unknown field '([^']+)'(?: of ([\w.]+))?; did you mean '([\w.]+)'\?")
 CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 
 def in_python(sentence: str, without: str = "") -> str:
-    """A sentence of the command line's, to be followed where a function is called: settings are keywords, options are
-    arguments."""
+    """Rewrite a command-line message for a Python caller: settings become keywords, options become arguments."""
     known = every_field()
 
     def spelt(field: str) -> str:
@@ -154,7 +154,7 @@ def in_python(sentence: str, without: str = "") -> str:
 
     def whole(match: re.Match[str]) -> str:
         name, section, meant = match.groups()
-        if section is None and "." not in meant:  # an option of a function, and no setting
+        if section is None and "." not in meant:  # an option of a function, not a setting
             return match[0]
         place = f"{section}." if section else ""
         return f"unknown setting {spelt(place + name)}; did you mean {spelt(meant if '.' in meant else place + meant)}?"
@@ -162,7 +162,7 @@ def in_python(sentence: str, without: str = "") -> str:
     def assigned(match: re.Match[str]) -> str:
         field, value = match[1], match[2]
         has_options = not field.startswith("data.")  # data.train.csv is a file
-        if not any(field == each or (has_options and field.startswith(f"{each}.")) for each in known):
+        if not any(field == name or (has_options and field.startswith(f"{name}.")) for name in known):
             return match[0]
         return spelt(field) + ("" if value is None else f"={in_quotes(value[1:])}")
 
@@ -173,7 +173,7 @@ def in_python(sentence: str, without: str = "") -> str:
 
 
 def in_quotes(value: str) -> str:
-    """A value of the command line's as Python writes it; a name in capitals stands for what the user has."""
+    """Convert a command-line value to Python notation; a name in capitals is a placeholder and stays unquoted."""
     if value in CONSTANTS or value == "":
         return CONSTANTS.get(value, "")
     if value[0] in "[{":

@@ -1,5 +1,5 @@
-"""Which field is meant by a name that people know from PyTorch, Hugging Face, fairseq, Keras or nanoGPT, or by a
-field's own name without its section. It knows names alone; whether a config has the field is for the caller to see."""
+"""Find the field that a user means by a name from PyTorch, Hugging Face, fairseq, Keras or nanoGPT, or by a field's
+name without its section. Callers check whether their config has the field."""
 
 from collections.abc import Iterable
 
@@ -181,17 +181,17 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
     "decoding.method": ("do_sample", "sampling"),
     "decoding.temperature": ("temp",),
 }
-"""By the whole name of a field, what others call it."""
+"""The names that other libraries use, by the full name of the field."""
 
 
 def field_meant(name: str, fields: Iterable[str]) -> str | None:
-    """The field that a name stands for: that which others call so, or the only one of these that ends so; None where
-    there is none, or several. Letters may be large and hyphens small: `--Batch-Size`."""
+    """Return the field that a name stands for: the one with this name in another library, or the only one of `fields`
+    whose last part is this name; None if there is none or several. Case and hyphens do not matter: `--Batch-Size`."""
     plain = name.lower().replace("-", "_")
-    if plain in OF_NAME:
-        return OF_NAME[plain]
-    ends = {field for field in fields if plain in (field, field.rpartition(".")[2])}
-    return ends.pop() if len(ends) == 1 else None
+    if plain in FIELD_BY_NAME:
+        return FIELD_BY_NAME[plain]
+    matches = {field for field in fields if plain in (field, field.rpartition(".")[2])}
+    return matches.pop() if len(matches) == 1 else None
 
 
-OF_NAME = {name: field for field, names in KNOWN_NAMES.items() for name in names}
+FIELD_BY_NAME = {name: field for field, names in KNOWN_NAMES.items() for name in names}

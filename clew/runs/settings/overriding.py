@@ -1,4 +1,4 @@
-"""Settings laid over settings: a user's over a recipe's."""
+"""Apply a user's overrides to the settings of a recipe."""
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -11,20 +11,20 @@ from clew.runs.settings.field_paths import paths
 from clew.runs.settings.values import parse_assignment
 from clew.tasks import TASKS
 
-KEPT = ("corpus", "train", "valid", "test", "valid_fraction", "test_fraction")
-"""What any section `data` takes, of a file as of an assignment."""
-DRAWN = ("batching", "vary_length", "documents", "bucket")
-"""What the section `training` says of how one task's examples are drawn."""
+COMMON_DATA_FIELDS = ("corpus", "train", "valid", "test", "valid_fraction", "test_fraction")
+"""Fields that the section `data` of every task has."""
+BATCHING_FIELDS = ("batching", "vary_length", "documents", "bucket")
+"""Fields of the section `training` that depend on the task: they say how batches are made."""
 
 
 def override(
     settings: Mapping[str, Any], assignments: Iterable[str], given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name`
-    first resets its section, and `task=NAME` the section `data` and how examples are drawn too, but for what a file has
-    `given`. Steps take the place of epochs that were laid before."""
-    more = [parse_assignment(assignment) for assignment in assignments]
-    values = {".".join(path): value for path, value in more}
+    """Return complete settings with `section.field=value` overrides applied, left to right. A new `model.family` or
+    `task.name` first resets its section; `task=NAME` also resets the section `data` and the batching fields, except for
+    values that a file has `given`. Steps replace the epochs of earlier settings."""
+    overrides = [parse_assignment(assignment) for assignment in assignments]
+    values = {".".join(path): value for path, value in overrides}
     epochs = values.get("training.epochs")
     if "training.steps" in values:
         if epochs is not None:
@@ -32,28 +32,28 @@ def override(
                 f"training.steps ({shown(values['training.steps'])}) and training.epochs ({shown(epochs)}) both say how"
                 " long to train; give one of them"
             )
-        more.append((["training", "epochs"], None))
-    return _lay(settings, more, given or {})
+        overrides.append((["training", "epochs"], None))
+    return _apply(settings, overrides, given or {})
 
 
-def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with nested settings (of a YAML file) laid over them, by the same rules as assignments."""
-    return _lay(settings, paths(more))
+def overlay(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with nested overrides (of a YAML file) applied, by the same rules as assignments."""
+    return _apply(settings, paths(overrides))
 
 
-def _lay(
-    settings: Mapping[str, Any], more: list[tuple[list[str], Any]], given: Mapping[str, Any] | None = None
+def _apply(
+    settings: Mapping[str, Any], overrides: list[tuple[list[str], Any]], given: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Settings with others laid over them, left to right."""
+    """Apply overrides left to right."""
     result = deepcopy(dict(settings))
     fields = []
-    for path, value in more:
+    for path, value in overrides:
         if path == ["task"] and isinstance(value, str):
             _reset(result, "task", "name", value, TASKS)
-            result["data"] = _chosen((given or {}).get("data"), KEPT)
+            result["data"] = _select((given or {}).get("data"), COMMON_DATA_FIELDS)
             if isinstance(training := result.get("training"), dict):
-                kept = {name: training[name] for name in training if name not in DRAWN}
-                result["training"] = {**kept, **_chosen((given or {}).get("training"), DRAWN)}
+                kept = {name: training[name] for name in training if name not in BATCHING_FIELDS}
+                result["training"] = {**kept, **_select((given or {}).get("training"), BATCHING_FIELDS)}
         elif path == ["task", "name"] and _is_new(result, "task", "name", value):
             _reset(result, "task", "name", value, TASKS)
             _fit_data(result, value)
@@ -68,39 +68,39 @@ def _lay(
     return result
 
 
-def _chosen(section: Any, names: Iterable[str]) -> dict[str, Any]:
+def _select(section: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: section[name] for name in names if name in section} if isinstance(section, Mapping) else {}
 
 
 def _is_new(settings: Mapping[str, Any], section: str, key: str, name: Any) -> bool:
-    here = settings.get(section)
-    return not isinstance(here, dict) or here.get(key) != name
+    fields = settings.get(section)
+    return not isinstance(fields, dict) or fields.get(key) != name
 
 
 def _reset(settings: dict[str, Any], section: str, key: str, name: Any, table: Mapping[str, Any]) -> None:
-    """A section with the defaults of what its field `key` now names."""
+    """Reset a section to the defaults of the table entry that its field `key` now names."""
     known = isinstance(name, str) and name in table
     settings[section] = table[name].config().model_dump(mode="json") if known else {key: name}
 
 
 def _fit_data(settings: dict[str, Any], task: Any) -> None:
-    """Leaves of the section `data` what another task reads too."""
+    """Drop the fields of the section `data` that the new task does not have."""
     data = settings.get("data")
     if isinstance(data, dict) and isinstance(task, str) and task in TASKS:
         settings["data"] = {name: value for name, value in data.items() if name in TASKS[task].section.model_fields}
 
 
 def _set(settings: dict[str, Any], path: list[str], value: Any) -> None:
-    """Sets a field; an option of a part given by name alone makes it a name with options."""
-    here = settings
+    """Set a field. If it is an option of a part that is given by name only, convert the part to a name with options."""
+    fields = settings
     for name in path[:-1]:
-        inner = here.get(name)
+        inner = fields.get(name)
         if isinstance(inner, str):
             inner = {"name": inner}
         elif inner is None:
             inner = {}
         elif not isinstance(inner, dict):
             raise UserError(f"{dotted(path)}: {dotted([name])} is {shown(inner)}, which has no fields")
-        here[name] = inner
-        here = inner
-    here[path[-1]] = value
+        fields[name] = inner
+        fields = inner
+    fields[path[-1]] = value

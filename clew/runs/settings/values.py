@@ -1,5 +1,4 @@
-"""Settings as a person writes them: `section.field=value`, and YAML files. What comes out is plain: what JSON can say,
-and nothing else."""
+"""Parse settings as users write them: `section.field=value` and YAML files. The values are plain JSON types."""
 
 import json
 import re
@@ -15,15 +14,15 @@ from clew.core.files import read_text
 V = TypeVar("V")
 
 DEEPEST = 20
-"""How many lists and mappings may stand inside each other; a stack of parts with options needs three."""
+"""Maximum nesting of lists and mappings; a stack of parts with options needs three levels."""
 
 YAML = "tag:yaml.org,2002:"
 TAGS = [YAML + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map")]
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML's safe loader without what JSON has no word for: tags, dates, aliases (which can unfold without end) and
-    names that are no texts. Nothing can be given twice, and 1e-3 is a number."""
+    """YAML's safe loader, restricted to what JSON can express: no tags, dates, aliases (which can expand without
+    bound) or keys that are not strings. Duplicate keys are refused, and 1e-3 is a number."""
 
     yaml_constructors = {tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*TAGS, None)}
     yaml_implicit_resolvers = {
@@ -34,7 +33,7 @@ class PlainLoader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise ConstructorError(None, None, "it points to another place; write the value out", mark)
+            raise ConstructorError(None, None, "aliases are not supported; write the value out", mark)
         return super().compose_node(parent, index)
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
@@ -49,15 +48,15 @@ class PlainLoader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         if not isinstance(node, yaml.MappingNode):
             raise ConstructorError(None, None, f"{shown(node.value)} cannot be read as map", node.start_mark)
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for name_node, value_node in node.value:
             name = self.construct_object(name_node, deep=True)
             if not isinstance(name, str):
                 raise ConstructorError(None, None, f"a name is a text, not {shown(name)}", name_node.start_mark)
-            if name in found:
+            if name in mapping:
                 raise ConstructorError(None, None, f"{named(name)} is given twice", name_node.start_mark)
-            found[name] = self.construct_object(value_node, deep=deep)
-        return found
+            mapping[name] = self.construct_object(value_node, deep=deep)
+        return mapping
 
 
 PlainLoader.add_implicit_resolver(
@@ -66,7 +65,7 @@ PlainLoader.add_implicit_resolver(
 
 
 def parse_assignment(assignment: str) -> tuple[list[str], Any]:
-    """`model.dim=256` -> (["model", "dim"], 256). Values are JSON or YAML's lists and mappings, else strings."""
+    """Parse `model.dim=256` to (["model", "dim"], 256). Values are JSON, or YAML lists and mappings, else strings."""
     name, equals, text = assignment.partition("=")
     path = name.strip().split(".")
     if not equals or not all(path) or len(path) > DEEPEST:
@@ -83,53 +82,54 @@ def _parsed(text: str) -> Any:
         return json.loads(text, parse_constant=lambda name: name)
     except json.JSONDecodeError:
         pass
-    except (ValueError, RecursionError):  # more digits than Python reads, more depth than it follows
+    except (ValueError, RecursionError):  # more digits or deeper nesting than Python can read
         raise UserError(
-            f"{shown(text)} is too large a number, or nested more than {DEEPEST} deep; no setting takes that"
+            f"{shown(text)} is too large a number, or nested more than {DEEPEST} levels deep; no setting takes that"
         ) from None
     if text[:1] in "[{" and text:
         try:
             return yaml.load(text, PlainLoader)
         except (yaml.YAMLError, RecursionError) as error:
-            rule = "begins like a list or a mapping but is not one; write it as [a, b] or {name: value}"
+            rule = "starts like a list or a mapping but is not one; write it as [a, b] or {name: value}"
             raise UserError(f"{shown(text)} {rule} ({reason(error)})") from None
     return text
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Settings from a YAML file, which names the recipe that they are laid over. No tag in it is ever obeyed."""
+    """Read settings from a YAML file that names the recipe they override. YAML tags are never obeyed."""
     try:
         loaded = yaml.load(read_text(path), PlainLoader)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; give a YAML file that can be read") from None
+        raise UserError(f"{path}: {error.strerror or error}; give a readable YAML file") from None
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
-        raise UserError(f"{where}: this is not YAML that can be read: {reason(error)}") from None
+        raise UserError(f"{where}: this is not valid YAML: {reason(error)}") from None
     if not isinstance(loaded, dict) or not isinstance(loaded.get("recipe"), str):
         raise UserError(
-            f"{path}: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one"
+            f"{path}: a run's YAML file needs a line `recipe: NAME` and sections below it; `clew recipes NAME` prints"
+            " one"
         )
     check_depth(loaded, str(path))
     return loaded
 
 
 def reason(error: Exception) -> str:
-    """What PyYAML found wrong, without the place and the advice it gives to programmers."""
+    """Return PyYAML's description of an error, without the position and the advice for programmers."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte 0x{error.object[error.start]:02x} at offset {error.start} is not UTF-8"
     if isinstance(error, RecursionError):
-        return f"it is nested more than {DEEPEST} deep"
+        return f"it is nested more than {DEEPEST} levels deep"
     if isinstance(error, yaml.reader.ReaderError):
-        return f"character {error.position + 1} is U+{error.character:04X}, which no text has"
+        return f"character {error.position + 1} is U+{error.character:04X}, which is not allowed in text"
     return str(getattr(error, "problem", None) or error)[:120]
 
 
 def check_depth(value: V, what: str, left: int = DEEPEST) -> V:
-    """The value itself, if it is not nested so deep that nothing below could read it."""
+    """Return the value; refuse it if it is nested more than DEEPEST levels deep."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     if inner and not left:
-        raise UserError(f"{what} is nested more than {DEEPEST} deep; no setting takes that")
+        raise UserError(f"{what} is nested more than {DEEPEST} levels deep; no setting takes that")
     for part in inner:
         check_depth(part, what, left - 1)
     return value

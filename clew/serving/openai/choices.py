@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from clew.decoding.continuous import Wanted, Written
 from clew.serving.calls import Call
-from clew.serving.writing import Told
+from clew.serving.writing import RowOutput
 from clew.tasks.use import Growing, Joining
 from clew.text.tokenizer import Tokenizer
 
 
-class TokenTold(NamedTuple):
+class TokenInfo(NamedTuple):
     """A generated token: its log-probability, the most probable alternatives, and its offset in the text."""
 
     token: int
@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 
     index: int  # type: ignore[assignment]
     text: str
-    tokens: list[TokenTold]
+    tokens: list[TokenInfo]
     finish: str | None
 
 
@@ -38,21 +38,21 @@ class Choice:
         self.length = 0
         """The number of characters passed on."""
         self.held = ""
-        self.tokens: list[TokenTold] = []
+        self.tokens: list[TokenInfo] = []
         self.num_written = 0
         """The number of tokens, including the end token, excluding those after a stop."""
 
-    def add(self, written: Written) -> tuple[str, list[TokenTold], str | None]:
+    def add(self, written: Written) -> tuple[str, list[TokenInfo], str | None]:
         """The new text, its tokens, and the reason why it ended, if it did."""
         new, finish, is_cut = "", None, False
         for place, token in enumerate(written.text):
             offset = self.length + len(new) + len(self.held)
             self.tokens.append(
-                TokenTold(token, written.plain[place], (written.alternatives or [[]] * (place + 1))[place], offset)
+                TokenInfo(token, written.plain[place], (written.alternatives or [[]] * (place + 1))[place], offset)
             )
             self.held += self.growing.add(token)
-            if self.stops and (found := first_stop(self.held, self.stops)) is not None:
-                self.held, finish, is_cut = self.held[:found], "stop", True
+            if self.stops and (stop_index := first_stop(self.held, self.stops)) is not None:
+                self.held, finish, is_cut = self.held[:stop_index], "stop", True
                 self.num_written += place + 1
                 break
             count = len(self.held) - held_back(self.held, self.stops)
@@ -62,8 +62,8 @@ class Choice:
             if written.ended is not None:
                 self.held += self.growing.rest()
                 finish = "stop" if written.ended == "end" else "length"
-                if (found := first_stop(self.held, self.stops)) is not None:
-                    self.held, finish, is_cut = self.held[:found], "stop", True
+                if (stop_index := first_stop(self.held, self.stops)) is not None:
+                    self.held, finish, is_cut = self.held[:stop_index], "stop", True
         if finish is not None:
             new, self.held = new + self.held, ""
         self.length += len(new)
@@ -77,7 +77,7 @@ class Choice:
 
 def first_stop(text: str, stops: Sequence[str]) -> int | None:
     """The position of the first stop in a text; None if there is none."""
-    return min((place for stop in stops if (place := text.find(stop)) >= 0), default=None)
+    return min((index for stop in stops if (index := text.find(stop)) >= 0), default=None)
 
 
 def held_back(text: str, stops: Sequence[str]) -> int:
@@ -131,9 +131,9 @@ class Choices:
         wanted = self.joining.wanted(self.task, tokens, self.call.options, place + 1)
         return wanted._replace(choice=wanted.choice._replace(alternatives=self.alternatives))
 
-    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
+    def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
         complete = set()
-        for place, written in told:
+        for place, written in outputs:
             text, tokens, finish = self.choices[place].add(written)
             if text or finish is not None:
                 self.pieces.append(Piece(place, text, tokens, finish))
@@ -146,7 +146,7 @@ class Choices:
         return pieces, complete
 
 
-def completion_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], shift: int) -> dict[str, Any]:
+def completion_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenInfo], shift: int) -> dict[str, Any]:
     """Log-probabilities in the format of /v1/completions."""
     return {
         "tokens": [tokenizer.decode([each.token]) for each in tokens],
@@ -158,17 +158,17 @@ def completion_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], shif
     }
 
 
-def chat_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], most: int) -> dict[str, Any]:
+def chat_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenInfo], most: int) -> dict[str, Any]:
     """Log-probabilities in the format of /v1/chat/completions."""
 
-    def one(token: int, log_prob: float) -> dict[str, Any]:
+    def describe_token(token: int, log_prob: float) -> dict[str, Any]:
         text = tokenizer.decode([token])
         return {"token": text, "logprob": log_prob, "bytes": list(text.encode("utf-8", "replace"))}
 
     content = []
     for each in tokens:
-        others = [one(token, log_prob) for token, log_prob in finite(each.alternatives)[:most]]
-        content.append({**one(each.token, each.log_prob), "top_logprobs": others})
+        alternatives = [describe_token(token, log_prob) for token, log_prob in finite(each.alternatives)[:most]]
+        content.append({**describe_token(each.token, each.log_prob), "top_logprobs": alternatives})
     return {"content": content, "refusal": None}
 
 

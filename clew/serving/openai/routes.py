@@ -1,4 +1,5 @@
-"""Models, completions, chats and embeddings for clients of OpenAI's API. Knows a run by the capabilities of its uses.
+"""Models, completions, chats and embeddings for clients of OpenAI's API. Knows runs only by the capabilities of their
+uses.
 
 GET  /v1/models             the runs that support one of the other routes
 POST /v1/completions        continuations of prompts, by runs whose rows can join a running batch
@@ -23,12 +24,12 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of, named
 from clew.runs.loaded import Run
-from clew.serving.answering import JSON, body_of, while_connected
+from clew.serving.answering import JSON, json_body, while_connected
 from clew.serving.calls import Call, call_of
 from clew.serving.flows import EVENTS, GONE, Flow
-from clew.serving.mistakes import OPENAI, mistake
+from clew.serving.mistakes import OPENAI, error_object
 from clew.serving.openai.chat_templates import ChatTemplate, template_for
-from clew.serving.openai.choices import Choices, Piece, TokenTold, chat_log_probs, completion_log_probs
+from clew.serving.openai.choices import Choices, Piece, TokenInfo, chat_log_probs, completion_log_probs
 from clew.serving.openai.requests import COMPLETION_TOKENS, Chat, Completion, Embeddings, Writing, read_request
 from clew.serving.worker import as_exception
 from clew.serving.writing import Writer
@@ -44,7 +45,7 @@ class NoModel(UserError):
     """No suitable run has the requested name."""
 
 
-class Asking(NamedTuple):
+class Generation(NamedTuple):
     """A request for generated texts: the model, the call, its choices, and the echoed prompts."""
 
     kind: str
@@ -74,7 +75,7 @@ class OpenAIRoutes:
 
     @property
     def paths(self) -> list[str]:
-        """The routes that some run supports."""
+        """The routes that at least one run supports."""
         names = [
             *(("completions", "chat/completions") if self.writing else ()),
             *(("embeddings",) if self.embedding else ()),
@@ -82,7 +83,7 @@ class OpenAIRoutes:
         return [f"{OPENAI}{name}" for name in (*names, *(("models",) if names else ()))]
 
     def routes(self) -> list[Route]:
-        asked: dict[str, Callable[..., Any]] = {
+        handlers: dict[str, Callable[..., Any]] = {
             "completions": self.completions,
             "chat/completions": self.chats,
             "embeddings": self.embeddings,
@@ -90,7 +91,10 @@ class OpenAIRoutes:
         return [
             Route(f"{OPENAI}models", self.models),
             Route(f"{OPENAI}models/{{name:path}}", self.models),
-            *(Route(f"{OPENAI}{name}", self.route(name, answer), methods=["POST"]) for name, answer in asked.items()),
+            *(
+                Route(f"{OPENAI}{name}", self.route(name, answer), methods=["POST"])
+                for name, answer in handlers.items()
+            ),
         ]
 
     def route(self, name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,12 +103,12 @@ class OpenAIRoutes:
 
             async def answered() -> Response:
                 try:
-                    body.update(await body_of(request))
+                    body.update(await json_body(request))
                     response: Response = await answer(request, body)
                 except asyncio.CancelledError:
                     raise
                 except BaseException as error:
-                    return self.refused(as_exception(error))
+                    return self.error_response(as_exception(error))
                 return response
 
             return await self.service.counted(lambda: self.named(body), name, answered())
@@ -119,7 +123,7 @@ class OpenAIRoutes:
     async def models(self, request: Request) -> Response:
         names = sorted({*self.writing, *self.embedding})
         if (name := request.path_params.get("name")) is not None:
-            return JSON(self.model(name)) if name in names else self.refused(no_model(name, names))
+            return JSON(self.model(name)) if name in names else self.error_response(no_model(name, names))
         return JSON({"object": "list", "data": [self.model(name) for name in names]})
 
     def model(self, name: str) -> dict[str, Any]:
@@ -139,34 +143,37 @@ class OpenAIRoutes:
 
     async def completions(self, request: Request, body: Mapping[str, Any]) -> Response:
         name, run, verb = self.run_of(body, self.writing)
-        asked: Completion = read_request(Completion, body)
-        if asked.echo and asked.logprobs is not None:
+        fields: Completion = read_request(Completion, body)
+        if fields.echo and fields.logprobs is not None:
             raise UserError("logprobs of an echoed prompt are not supported; leave echo or logprobs out")
-        prompts = asked.prompts
+        prompts = fields.prompts
         texts = [self.text_of(run.task.tokenizer, prompt, "the prompt") for prompt in prompts]
-        call = self.call(run, verb, texts, asked, COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens)
-        choices = self.choices(call, prompts, asked.stops, asked.logprobs, asked)
-        echoes = texts if asked.echo else [""] * len(texts)
-        return await self.written(
-            request, Asking("text_completion", name, call, choices, echoes, asked, asked.logprobs)
+        most = COMPLETION_TOKENS if fields.max_tokens is None else fields.max_tokens
+        call = self.call(run, verb, texts, fields, most)
+        choices = self.choices(call, prompts, fields.stops, fields.logprobs, fields)
+        echoes = texts if fields.echo else [""] * len(texts)
+        return await self.respond(
+            request, Generation("text_completion", name, call, choices, echoes, fields, fields.logprobs)
         )
 
     async def chats(self, request: Request, body: Mapping[str, Any]) -> Response:
         name, run, verb = self.run_of(body, self.writing)
-        asked: Chat = read_request(Chat, body)
-        if asked.top_logprobs is not None and not asked.logprobs:
+        fields: Chat = read_request(Chat, body)
+        if fields.top_logprobs is not None and not fields.logprobs:
             raise UserError("top_logprobs needs logprobs; set it to true")
         template = self.templates[name]
-        call = self.call(run, verb, [asked.prompt(template)], asked, asked.most)
-        alternatives = (asked.top_logprobs or 0) if asked.logprobs else None
+        call = self.call(run, verb, [fields.prompt(template)], fields, fields.most)
+        alternatives = (fields.top_logprobs or 0) if fields.logprobs else None
         prompts = [str(row.text) for row in call.rows[:1]]
-        choices = self.choices(call, prompts, [*asked.stops, *template.stop], alternatives, asked)
-        return await self.written(request, Asking("chat.completion", name, call, choices, [""], asked, alternatives))
+        choices = self.choices(call, prompts, [*fields.stops, *template.stop], alternatives, fields)
+        return await self.respond(
+            request, Generation("chat.completion", name, call, choices, [""], fields, alternatives)
+        )
 
-    def call(self, run: Run, verb: str, texts: list[str], asked: Writing, most: int | None) -> Call:
+    def call(self, run: Run, verb: str, texts: list[str], fields: Writing, most: int | None) -> Call:
         """The call of our own route, with its limits. Without a seed, every answer is different."""
-        seed = {"seed": secrets.randbelow(LARGEST_SEED)} if asked.seed is None else {}
-        call = call_of(run, verb, {"texts": texts, **asked.options(most), **seed}, self.service.longest)
+        seed = {"seed": secrets.randbelow(LARGEST_SEED)} if fields.seed is None else {}
+        call = call_of(run, verb, {"texts": texts, **fields.options(most), **seed}, self.service.longest)
         if not call.joins:
             raise UserError(
                 "this run's decoding settings work only with `clew generate` and clew's own routes; see decoding in its"
@@ -180,11 +187,11 @@ class OpenAIRoutes:
         prompts: Sequence[str | list[int]],
         stops: Sequence[str],
         alternatives: int | None,
-        asked: Writing,
+        fields: Writing,
     ) -> Choices:
         assert call.use.joins is not None
         return Choices(
-            call.use.joins, call, prompts, stops=stops, alternatives=alternatives or 0, streams=bool(asked.stream)
+            call.use.joins, call, prompts, stops=stops, alternatives=alternatives or 0, streams=bool(fields.stream)
         )
 
     def text_of(self, tokenizer: Tokenizer, prompt: str | list[int], what: str) -> str:
@@ -196,33 +203,33 @@ class OpenAIRoutes:
                 f"{what} has {len(prompt):,} tokens, but at most {self.service.longest:,} are read here; send it in"
                 " parts"
             )
-        if strange := [token for token in prompt if not 0 <= token < tokenizer.vocabulary]:
+        if unknown_tokens := [token for token in prompt if not 0 <= token < tokenizer.vocabulary]:
             raise UserError(
-                f"{what} has the token {strange[0]}, but the model's tokens are 0 to {tokenizer.vocabulary - 1}"
+                f"{what} has the token {unknown_tokens[0]}, but the model's tokens are 0 to {tokenizer.vocabulary - 1}"
             )
         return tokenizer.decode(prompt)
 
     def writer(self, call: Call) -> Writer:
         return self.service.writers[id(call.run), call.verb]
 
-    async def written(self, request: Request, asking: Asking) -> Response:
-        told = self.writer(asking.call).told(asking.call, asking.choices)
-        pieces: list[Piece] = await while_connected(request, anext(told))
-        self.service.saw(asking.call, asking.call.rows[:: asking.call.samples], None)
-        if asking.request.stream:
-            return EventStream(asking, pieces, told, self.service.batcher.seconds, self.refused)
-        await told.aclose()
-        return JSON(complete(asking, pieces))
+    async def respond(self, request: Request, generation: Generation) -> Response:
+        outputs = self.writer(generation.call).outputs(generation.call, generation.choices)
+        pieces: list[Piece] = await while_connected(request, anext(outputs))
+        self.service.observe(generation.call, generation.call.rows[:: generation.call.samples], None)
+        if generation.request.stream:
+            return EventStream(generation, pieces, outputs, self.service.batcher.seconds, self.error_response)
+        await outputs.aclose()
+        return JSON(complete(generation, pieces))
 
     # Vectors
 
     async def embeddings(self, request: Request, body: Mapping[str, Any]) -> Response:
         name, run, verb = self.run_of(body, self.embedding)
-        asked: Embeddings = read_request(Embeddings, body)
-        is_base64 = asked.is_base64
+        fields: Embeddings = read_request(Embeddings, body)
+        is_base64 = fields.is_base64
         use = run.uses[verb]
         reader = run.task.vectors()[1]
-        texts = [self.text_of(reader.tokenizer, given, "the input") for given in asked.inputs]
+        texts = [self.text_of(reader.tokenizer, given, "the input") for given in fields.inputs]
         call = call_of(run, verb, {"texts": texts}, self.service.longest)
         answers = await while_connected(request, self.service.batcher.answers(call))
         assert use.vector is not None and use.watch is not None
@@ -237,19 +244,18 @@ class OpenAIRoutes:
             {"object": "list", "data": data, "model": name, "usage": {"prompt_tokens": count, "total_tokens": count}}
         )
 
-    # Mistakes
+    # Errors
 
-    def refused(self, error: Exception) -> JSON:
-        """The error of our own routes, in the form that these clients expect."""
+    def error_response(self, error: Exception) -> JSON:
+        """Return the error response of our own routes, in the form that these clients expect."""
         if isinstance(error, NoModel):
-            return JSON(mistake(OPENAI, 404, str(error), "model_not_found"), 404)
-        ours = self.service.refused(error)
-        sentence = json.loads(bytes(ours.body))["error"]
-        response = JSON(
-            mistake(OPENAI, 400 if ours.status_code == GONE else ours.status_code, sentence), ours.status_code
-        )
-        if "retry-after" in ours.headers:
-            response.headers["retry-after"] = ours.headers["retry-after"]
+            return JSON(error_object(OPENAI, 404, str(error), "model_not_found"), 404)
+        own = self.service.error_response(error)
+        sentence = json.loads(bytes(own.body))["error"]
+        status = 400 if own.status_code == GONE else own.status_code
+        response = JSON(error_object(OPENAI, status, sentence), own.status_code)
+        if "retry-after" in own.headers:
+            response.headers["retry-after"] = own.headers["retry-after"]
         return response
 
 
@@ -257,33 +263,38 @@ class EventStream(Flow):
     """Pieces of text as server-sent events in the form of chunks, ended by [DONE]."""
 
     def __init__(
-        self, asking: Asking, first: list[Piece], told: AsyncGenerator[Any, None], seconds: float, refused: Any
+        self,
+        generation: Generation,
+        first: list[Piece],
+        outputs: AsyncGenerator[Any, None],
+        seconds: float,
+        error_response: Callable[[Exception], JSON],
     ):
         super().__init__(EVENTS, seconds)
-        self.asking = asking
+        self.generation = generation
         self.first = first
-        self.told = told
-        self.refused = refused
+        self.outputs = outputs
+        self.error_response = error_response
 
     async def lines(self) -> AsyncGenerator[str, None]:
-        asking = self.asking
-        options = asking.request.stream_options
-        counts = options is not None and options.include_usage
-        head = {**head_of(asking, chunk=True), **({"usage": None} if counts else {})}
+        generation = self.generation
+        options = generation.request.stream_options
+        with_usage = options is not None and options.include_usage
+        head = {**head_of(generation, chunk=True), **({"usage": None} if with_usage else {})}
         try:
-            async with aclosing(self.told):
-                for choice in opened(asking):
+            async with aclosing(self.outputs):
+                for choice in first_choices(generation):
                     yield event({**head, "choices": [choice]})
                 for piece in self.first:
-                    yield event({**head, "choices": [chunk_of(asking, piece)]})
-                async for pieces in self.told:
+                    yield event({**head, "choices": [chunk_of(generation, piece)]})
+                async for pieces in self.outputs:
                     for piece in pieces:
-                        yield event({**head, "choices": [chunk_of(asking, piece)]})
-            if counts:
-                yield event({**head, "choices": [], "usage": usage_of(asking.choices)})
+                        yield event({**head, "choices": [chunk_of(generation, piece)]})
+            if with_usage:
+                yield event({**head, "choices": [], "usage": usage_of(generation.choices)})
             yield "data: [DONE]\n\n"
         except Exception as error:
-            response = self.refused(error)
+            response = self.error_response(error)
             self.status = response.status_code
             yield f"data: {bytes(response.body).decode()}\n\n"
 
@@ -306,13 +317,13 @@ def packed(vector: Sequence[float]) -> str:
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
-def head_of(asking: Asking, *, chunk: bool) -> dict[str, Any]:
-    is_chat = asking.kind == "chat.completion"
+def head_of(generation: Generation, *, chunk: bool) -> dict[str, Any]:
+    is_chat = generation.kind == "chat.completion"
     return {
         "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{secrets.token_hex(12)}",
-        "object": "chat.completion.chunk" if is_chat and chunk else asking.kind,
+        "object": "chat.completion.chunk" if is_chat and chunk else generation.kind,
         "created": int(time.time()),
-        "model": asking.model,
+        "model": generation.model,
     }
 
 
@@ -324,40 +335,44 @@ def usage_of(choices: Choices) -> dict[str, int]:
     }
 
 
-def opened(asking: Asking) -> list[dict[str, Any]]:
+def first_choices(generation: Generation) -> list[dict[str, Any]]:
     """The choices sent before the first piece of each text: a role, or the echoed prompt."""
-    if asking.kind == "chat.completion":
+    if generation.kind == "chat.completion":
         role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
-        return [{"index": index, **role} for index in range(asking.choices.count)]
-    echoes = [(index, asking.echoes[asking.choices.prompt(index)[0]]) for index in range(asking.choices.count)]
-    return [{"index": index, "text": echo, "logprobs": None, "finish_reason": None} for index, echo in echoes if echo]
+        return [{"index": index, **role} for index in range(generation.choices.count)]
+    echoes = [generation.echoes[generation.choices.prompt(index)[0]] for index in range(generation.choices.count)]
+    return [
+        {"index": index, "text": echo, "logprobs": None, "finish_reason": None}
+        for index, echo in enumerate(echoes)
+        if echo
+    ]
 
 
-def chunk_of(asking: Asking, piece: Piece) -> dict[str, Any]:
-    fields = {"index": piece.index, "logprobs": log_probs_of(asking, piece.tokens), "finish_reason": piece.finish}
-    if asking.kind == "chat.completion":
+def chunk_of(generation: Generation, piece: Piece) -> dict[str, Any]:
+    fields = {"index": piece.index, "logprobs": log_probs_of(generation, piece.tokens), "finish_reason": piece.finish}
+    if generation.kind == "chat.completion":
         return {**fields, "delta": {"content": piece.text} if piece.text else {}}
     return {**fields, "text": piece.text}
 
 
-def complete(asking: Asking, pieces: Sequence[Piece]) -> dict[str, Any]:
+def complete(generation: Generation, pieces: Sequence[Piece]) -> dict[str, Any]:
     choices = []
-    for index in range(asking.choices.count):
-        own = [piece for piece in pieces if piece.index == index]
-        text = "".join(piece.text for piece in own)
-        tokens = [token for piece in own for token in piece.tokens]
-        fields = {"index": index, "logprobs": log_probs_of(asking, tokens), "finish_reason": own[-1].finish}
-        if asking.kind == "chat.completion":
+    for index in range(generation.choices.count):
+        of_choice = [piece for piece in pieces if piece.index == index]
+        text = "".join(piece.text for piece in of_choice)
+        tokens = [token for piece in of_choice for token in piece.tokens]
+        fields = {"index": index, "logprobs": log_probs_of(generation, tokens), "finish_reason": of_choice[-1].finish}
+        if generation.kind == "chat.completion":
             choices.append({**fields, "message": {"role": "assistant", "content": text, "refusal": None}})
         else:
-            choices.append({**fields, "text": asking.echoes[asking.choices.prompt(index)[0]] + text})
-    return {**head_of(asking, chunk=False), "choices": choices, "usage": usage_of(asking.choices)}
+            choices.append({**fields, "text": generation.echoes[generation.choices.prompt(index)[0]] + text})
+    return {**head_of(generation, chunk=False), "choices": choices, "usage": usage_of(generation.choices)}
 
 
-def log_probs_of(asking: Asking, tokens: Sequence[TokenTold]) -> dict[str, Any] | None:
-    if asking.log_probs is None:
+def log_probs_of(generation: Generation, tokens: Sequence[TokenInfo]) -> dict[str, Any] | None:
+    if generation.log_probs is None:
         return None
-    tokenizer = asking.call.run.task.tokenizer
-    if asking.kind == "chat.completion":
-        return chat_log_probs(tokenizer, tokens, asking.log_probs)
+    tokenizer = generation.call.run.task.tokenizer
+    if generation.kind == "chat.completion":
+        return chat_log_probs(tokenizer, tokens, generation.log_probs)
     return completion_log_probs(tokenizer, tokens, 0)

@@ -100,7 +100,7 @@ def test_what_would_write_or_train_rounded_weights_is_refused(clew: Clew, gpt: P
         export_run(library.load(gpt, device="cpu", precision="bfloat16"), "torch", tmp_path / "export")
     with pytest.raises(UserError, match=about.format("pruned")):
         prune_run(run, ["1.1"], tmp_path / "pruned")
-    with pytest.raises(UserError, match="weights in int8 or int4 are not written; load the run without a precision"):
+    with pytest.raises(UserError, match="int8 and int4 weights cannot be saved; load the run without a precision"):
         write_weights(tmp_path / "model.safetensors", run.task.state_dict())
     with pytest.raises(
         UserError,

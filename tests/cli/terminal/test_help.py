@@ -118,5 +118,5 @@ def test_the_named_forms_are_those_of_the_tasks() -> None:
 
 def test_the_help_of_predict_speaks_of_every_task_and_not_of_the_first_that_has_no_verb_of_its_own() -> None:
     about = verb_parser("predict").description or ""
-    assert about.startswith("Do what a run's task does")
-    assert "Of a run that reads pictures or sounds every FILE is one of them, or a table of them." in about
+    assert about.startswith("Apply a run to every line")
+    assert "every FILE is a picture or a sound, or a table of them" in " ".join(about.split())

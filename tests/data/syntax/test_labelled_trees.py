@@ -100,7 +100,7 @@ def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
             "a.conllu",
             ROW,
             {},
-            "the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: none",
+            "the labels of CoNLL-U sentences are in comments; name one with data.label=NAME; there are: none",
         ),
         (
             "a.conllu",

@@ -425,7 +425,12 @@ class Counts(nn.Module):
             {"inputs": vectors(), "place": 9},
             "there is no place 9; TransformerEncoder gives 5",
         ),
-        ("table", "levels", {"text": " ", "tokenizer": Tokenizer()}, "there is no text to read; give at least a word"),
+        (
+            "table",
+            "levels",
+            {"text": " ", "tokenizer": Tokenizer()},
+            "there is no text to read; give at least one word",
+        ),
         ("table", "levels", {"text": "the", "inputs": IDS}, "text= and inputs= exclude each other; give one of them"),
         (
             "table",

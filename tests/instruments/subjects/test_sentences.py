@@ -139,6 +139,7 @@ def test_heads_are_compared_on_sentences_that_fit_into_the_positions() -> None:
 
 def test_no_sentence_that_fits_is_a_sentence() -> None:
     with pytest.raises(
-        UserError, match="no sentence of tinyshakespeare fits into the model's positions; give a short one with --text"
+        UserError,
+        match=r"no sentence of tinyshakespeare fits into the model's positions; give a short one \(text=...\)",
     ):
         look(small_run("gpt"), "heads", {"corpus": "tinyshakespeare", "sentences": 1})

@@ -55,19 +55,19 @@ def test_whole_numbers_are_ids_and_other_fields_let_be() -> None:
         ),
         (
             '{"id": 1, "score": 1, "wrong": 5}',
-            'run/predictions.jsonl:1: "wrong" has an object a wrong word, with the number of the "word"',
+            'run/predictions.jsonl:1: "wrong" has one object per wrong word, with the number of the "word"',
         ),
         (
             '{"id": 1, "score": 1, "wrong": [{"word": 0, "gold": "A", "predicted": "B"}]}',
-            'run/predictions.jsonl:1: "wrong" has an object',
+            'run/predictions.jsonl:1: "wrong" has one object',
         ),
         (
             f'{{"id": 1, "score": 1, "statistics": {{"f1": {{"f1": [1{"0" * 400}]}}}}}}',
-            'run/predictions.jsonl:1: "statistics" has an object',
+            'run/predictions.jsonl:1: "statistics" has one object',
         ),
         (
             '{"id": 1, "score": 2}\n{"id": "1", "score": 3}',
-            "run/predictions.jsonl:2: the id '1' stands above already; every example has an id",
+            "run/predictions.jsonl:2: the id '1' appears on an earlier line; ids must be unique",
         ),
         (b"\xff", "run/predictions.jsonl: byte 0 is not UTF-8; evaluate the run again"),
     ],
@@ -94,6 +94,7 @@ def test_statistics_come_back_and_a_broken_one_is_named() -> None:
     ):
         Path("run/predictions.jsonl").write_text(f'{{"id": "a", "score": 1, "statistics": {broken}}}\n')
         with pytest.raises(
-            UserError, match='run/predictions.jsonl:1: "statistics" has an object a measure, with the name of a formula'
+            UserError,
+            match='run/predictions.jsonl:1: "statistics" has one object per measure, with the name of a formula',
         ):
             read_records(Path("run"))

@@ -12,7 +12,7 @@ from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.folder.lock import locked
-from clew.runs.folder.replacing import check_replaceable, others_in
+from clew.runs.folder.replacing import check_replaceable, foreign_files
 from tests.runs.small import lstm_settings
 
 BEFORE = "a letter"
@@ -64,18 +64,18 @@ def test_nothing_but_a_run_is_replaced(tmp_path: Path) -> None:
     Path("run/notes.txt").write_text(BEFORE)
     Path("link").symlink_to("run", target_is_directory=True)
     for folder, sentence in {
-        "letters": "letters is not a run of clew's, and nothing else is ever replaced; choose another with --out",
+        "letters": "letters is not a run of clew's, and only runs can be replaced; choose another folder with --out",
         "file": "file is not a run of clew's",
         "run": (
-            "run also has notes.txt, which no run has written, and only runs are replaced; move it away, or choose"
+            "run also has notes.txt, which no run has written, and only runs can be replaced; move it away, or choose"
             " another folder"
         ),
-        "link": "link is a link, and only a folder itself is replaced; name the folder that it leads to",
+        "link": "link is a link, and only a folder itself can be replaced; name the folder that it points to",
     }.items():
         with pytest.raises(UserError, match=sentence):
             check_replaceable(Path(folder))
     Path("run/notes.txt").unlink()
-    with pytest.raises(UserError, match="run is what the new run stands on, so it cannot be replaced"):
+    with pytest.raises(UserError, match="run is the run that the new run starts from, so it cannot be replaced"):
         check_replaceable(Path("run"), [None, str(tmp_path / "run")])
     with locked(Path("run")), pytest.raises(UserError, match="run is being written by another process; wait for it"):
         check_replaceable(Path("run"))
@@ -92,7 +92,7 @@ def test_files_of_the_users_below_a_run_keep_it_from_being_replaced(tmp_path: Pa
     path.parent.mkdir(exist_ok=True)
     path.write_text(BEFORE)
     with pytest.raises(
-        UserError, match=f"run also has {name}, which no run has written, and only runs are replaced; move it away"
+        UserError, match=f"run also has {name}, which no run has written, and only runs can be replaced; move it away"
     ):
         clew.train("text-lstm", *given, out="run", quiet=True, overwrite=True)
     assert path.read_text() == BEFORE
@@ -110,7 +110,7 @@ def test_what_a_killed_run_leaves_below_itself_is_replaced(tmp_path: Path) -> No
 
 def test_the_subfolders_of_every_old_run_have_only_files_that_runs_write() -> None:
     runs = [path.parent for path in (Path(__file__).parents[1] / "frozen").glob("**/config.json")]
-    assert runs and not [name for run in runs for name in others_in(run) if "/" in name]
+    assert runs and not [name for run in runs for name in foreign_files(run) if "/" in name]
 
 
 def test_what_excludes_overwriting_is_said(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_what_excludes_overwriting_is_said(tmp_path: Path) -> None:
 def test_the_command_replaces_a_run_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["train", "text-lstm", *lstm_settings(tmp_path, steps=1), "--out", "run"]
     assert [main(given), main(given), main([*given, "--overwrite"])] == [0, 2, 0]
-    assert "replace it by `--overwrite`" in capsys.readouterr().err
+    assert "replace it with `--overwrite`" in capsys.readouterr().err
     assert main([*given, "seed=1,2", "--overwrite"]) == 2
-    assert "--overwrite replaces one run, and this is a grid of several" in capsys.readouterr().err
+    assert "--overwrite replaces one run, but this is a grid of several" in capsys.readouterr().err
 
 
 class Mean(nn.Module):

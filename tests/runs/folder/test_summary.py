@@ -160,7 +160,9 @@ def test_broken_lines_of_metrics_are_passed_over() -> None:
 
 def test_what_is_no_run_is_refused_with_a_sentence() -> None:
     Path("empty").mkdir()
-    with pytest.raises(UserError, match="empty has no config.json; it was copied in part, or is no run directory"):
+    with pytest.raises(
+        UserError, match="empty has no config.json; it was copied incompletely, or is not a run directory"
+    ):
         summarise(Path("empty"))
     Path("empty/config.json").write_text('{"format": 99}')
     with pytest.raises(UserError, match="empty/config.json is of format 99, but this clew reads formats 1 to 3"):
@@ -213,7 +215,7 @@ def test_runs_are_named_by_folders_parents_and_patterns_each_once() -> None:
     [
         ("runs/z-*", "no run matches runs/z-*; `clew runs` lists the runs"),
         ("runs/empty*", "no run matches runs/empty*; `clew runs` lists the runs"),
-        ("runs/empty", "there is no run below runs/empty; `clew runs DIR` lists those below a folder"),
+        ("runs/empty", "there is no run below runs/empty; `clew runs DIR` lists the runs below a folder"),
         ("runs/none", "runs/none is not a run directory (it has no config.json); runs here: runs/y"),
     ],
 )

@@ -136,10 +136,10 @@ def test_mistakes_are_told(assignments: list[Any], keywords: dict[str, Any], sen
             "e.g. `clew.train('classify', data__train='my.csv', data__text='body')`",
         ),
         ("add `--code mine.py`", "add `code='mine.py'`"),
-        ("--code takes a Python file of yours", "code= takes a Python file of yours"),
+        ("--code takes the path of a Python file", "code= takes the path of a Python file"),
         (
-            "where you trust the run add --trust, or",
-            "where you trust the run use it within `with clew.runs.trust.accepting():`, or",
+            "if you trust the run add --trust, or",
+            "if you trust the run use it within `with clew.runs.trust.accepting():`, or",
         ),
     ],
 )

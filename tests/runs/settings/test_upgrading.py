@@ -16,7 +16,7 @@ from clew.runs.folder.run_files import FORMAT
 from clew.runs.settings.upgrading import DATA_1, TASK_2, upgraded
 from clew.tasks import TASKS
 from clew.text.train import train_word
-from clew.training.checkpoints import told_now
+from clew.training.checkpoints import current_facts
 
 SET = {"size": 7, "words": "form", "tags": 4, "label": "queue", "turns": 2, "directions": ["de-en"], "limit": 3}
 """Fields that some kinds read and others never did."""
@@ -173,9 +173,9 @@ def test_a_checkpoint_of_before_is_held_against_what_its_settings_meant() -> Non
         "settings": {"family": "gpt", "num_heads": 6, "position": "alibi"},
         "task": {"name": "language_model"},
     }
-    assert told_now(facts, 2)["settings"]["position"] == GEOMETRIC
-    assert told_now(facts, FORMAT) == facts
-    assert told_now({"hash": "x"}, 2) == {"hash": "x"}
+    assert current_facts(facts, 2)["settings"]["position"] == GEOMETRIC
+    assert current_facts(facts, FORMAT) == facts
+    assert current_facts({"hash": "x"}, 2) == {"hash": "x"}
 
 
 @pytest.mark.parametrize("words", [(), ("model.num_heads=3", "model.position=alibi")])

@@ -23,29 +23,29 @@ def refusal(folder: Path, text: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (BOMB, ":3: this is not YAML that can be read: it points to another place; write the value out"),
-        ("model: &a [*a]", ":2: this is not YAML that can be read: it points to another place; write the value out"),
-        ("model: {dim: 3, dim: 4}", ":2: this is not YAML that can be read: 'dim' is given twice"),
-        ("seed: 1\nrecipe: text-gpt", ":3: this is not YAML that can be read: 'recipe' is given twice"),
-        ("model: {5: 3}", ":2: this is not YAML that can be read: a name is a text, not 5"),
-        ("? [a, b]\n: 1", ":2: this is not YAML that can be read: a name is a text, not ['a', 'b']"),
-        ("seed: !!int ''", ":2: this is not YAML that can be read: '' cannot be read as int"),
-        ("seed: !!bool x", ":2: this is not YAML that can be read: 'x' cannot be read as bool"),
-        ("seed: !!map x", ":2: this is not YAML that can be read: 'x' cannot be read as map"),
-        ("seed: " + "9" * 5000, ":2: this is not YAML that can be read: '999999999999999999999999999...99999"),
-        ("seed: !!timestamp x", ":2: this is not YAML that can be read: could not determine a constructor for the tag"),
+        (BOMB, ":3: this is not valid YAML: aliases are not supported; write the value out"),
+        ("model: &a [*a]", ":2: this is not valid YAML: aliases are not supported; write the value out"),
+        ("model: {dim: 3, dim: 4}", ":2: this is not valid YAML: 'dim' is given twice"),
+        ("seed: 1\nrecipe: text-gpt", ":3: this is not valid YAML: 'recipe' is given twice"),
+        ("model: {5: 3}", ":2: this is not valid YAML: a name is a text, not 5"),
+        ("? [a, b]\n: 1", ":2: this is not valid YAML: a name is a text, not ['a', 'b']"),
+        ("seed: !!int ''", ":2: this is not valid YAML: '' cannot be read as int"),
+        ("seed: !!bool x", ":2: this is not valid YAML: 'x' cannot be read as bool"),
+        ("seed: !!map x", ":2: this is not valid YAML: 'x' cannot be read as map"),
+        ("seed: " + "9" * 5000, ":2: this is not valid YAML: '999999999999999999999999999...99999"),
+        ("seed: !!timestamp x", ":2: this is not valid YAML: could not determine a constructor for the tag"),
         (
             "seed: !!python/object/apply:os.getcwd []",
-            ":2: this is not YAML that can be read: could not determine a constructor",
+            ":2: this is not valid YAML: could not determine a constructor",
         ),
-        ("seed: " + "[" * 9999, ": this is not YAML that can be read: it is nested more than 20 deep"),
-        ("seed: " + "[" * 30 + "1" + "]" * 30, " is nested more than 20 deep; no setting takes that"),
+        ("seed: " + "[" * 9999, ": this is not valid YAML: it is nested more than 20 levels deep"),
+        ("seed: " + "[" * 30 + "1" + "]" * 30, " is nested more than 20 levels deep; no setting takes that"),
         (
             "model:\n\tdim: 3",
-            ":3: this is not YAML that can be read: found character '\\t' that cannot start any token",
+            ":3: this is not valid YAML: found character '\\t' that cannot start any token",
         ),
-        ("seed: \x00", ": this is not YAML that can be read: character 25 is U+0000, which no text has"),
-        (b"# caf\xe9", ": this is not YAML that can be read: byte 0xe9 at offset 23 is not UTF-8"),
+        ("seed: \x00", ": this is not valid YAML: character 25 is U+0000, which is not allowed in text"),
+        (b"# caf\xe9", ": this is not valid YAML: byte 0xe9 at offset 23 is not UTF-8"),
     ],
 )
 def test_a_file_with_more_than_plain_values_is_refused(tmp_path: Path, text: str | bytes, sentence: str) -> None:
@@ -53,7 +53,7 @@ def test_a_file_with_more_than_plain_values_is_refused(tmp_path: Path, text: str
 
 
 def test_a_folder_called_a_yaml_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Is a directory; give a YAML file that can be read"):
+    with pytest.raises(UserError, match="Is a directory; give a readable YAML file"):
         read_yaml(tmp_path)
 
 
@@ -79,21 +79,21 @@ def test_the_loader_of_others_is_left_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("9" * 5000, "is too large a number, or nested more than 20 deep; no setting takes that"),
-        ("[" * 99999, "is too large a number, or nested more than 20 deep; no setting takes that"),
-        ("[" * 30 + "]" * 30, "is nested more than 20 deep; no setting takes that"),
+        ("9" * 5000, "is too large a number, or nested more than 20 levels deep; no setting takes that"),
+        ("[" * 99999, "is too large a number, or nested more than 20 levels deep; no setting takes that"),
+        ("[" * 30 + "]" * 30, "is nested more than 20 levels deep; no setting takes that"),
         (
             "[!!int '']",
             (
-                "begins like a list or a mapping but is not one; write it as [a, b] or {name: value} ('' cannot be read"
+                "starts like a list or a mapping but is not one; write it as [a, b] or {name: value} ('' cannot be read"
                 " as int)"
             ),
         ),
         (
             "[&a [*a]]",
             (
-                "begins like a list or a mapping but is not one; write it as [a, b] or {name: value} (it points to"
-                " another place"
+                "starts like a list or a mapping but is not one; write it as [a, b] or {name: value} (aliases are"
+                " not supported"
             ),
         ),
     ],
