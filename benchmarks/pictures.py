@@ -10,7 +10,8 @@ over.
 
     OUT/fixed/      every kind of part, alignments, trees, learning curves and a tour's report, from fixed values
     OUT/looks/      what instruments show of the frozen runs: RUN/INSTRUMENT.svg, .html and .txt
-    OUT/commands/   what other commands draw: translate --attention, parse, probe, prune, compare --curves, look at several runs
+    OUT/commands/   what other commands draw: translate --attention, parse, probe, prune, compare --curves, look at
+                    several runs
     OUT/tour/       the tour at its quickest
 """
 
@@ -392,9 +393,9 @@ def first_difference(one: list[str], other: list[str]) -> str:
 
 
 def context(pieces: list[str], place: int) -> str:
-    return repr(
-        f"{''.join(pieces[max(place - 4, 0) : place])[-40:]}[{pieces[place][:60]}]{''.join(pieces[place + 1 : place + 4])[:30]}"
-    )
+    before = "".join(pieces[max(place - 4, 0) : place])[-40:]
+    after = "".join(pieces[place + 1 : place + 4])[:30]
+    return repr(f"{before}[{pieces[place][:60]}]{after}")
 
 
 def image_differences(before: bytes, after: bytes) -> Iterator[str]:

@@ -6,8 +6,8 @@ The Transformer of `tatoeba-transformer` is trained in clew's own loop, 120 step
   captured   few shapes (training.bucket), passes as CUDA graphs; on a CPU there are none
   bucketed   few shapes, compiled and captured as training.compile=true does it
   again      the same by a second process, which finds the code of the first in the cache
-  ragged     batches padded to their longest row, under torch.compile without `dynamic`: a graph for each shape until it makes one for
-             all lengths, or gives up; not captured
+  ragged     batches padded to their longest row, under torch.compile without `dynamic`: a graph for each shape
+             until it makes one for all lengths, or gives up; not captured
 
 Each runs in a process of its own, and compiles into an empty cache but where it says otherwise. Seconds are counted
 from the first step, so that loading torch and the data is left out. A way that is not done after --limit seconds is
@@ -38,7 +38,7 @@ from clew.core.devices import choose_device
 from clew.core.errors import counted
 from clew.recipes.resolving import config_of
 from clew.runs.config import Config
-from clew.training.captured import described
+from clew.training.captured import signature
 from clew.training.compiled import Carrying
 from clew.training.loop import train
 from clew.training.precision import precision
@@ -136,7 +136,7 @@ def timer(device: torch.device) -> tuple[Callable[[], Any], Callable[[Any, Any],
 
 def num_shapes(batches: Batches, steps: int) -> int:
     """How many shapes the batches of so many steps have; one with a mask and one without are two."""
-    return len({described(batches.get(*position)) for position in islice(batches.positions(0, 0), steps)})
+    return len({signature(batches.get(*position)) for position in islice(batches.positions(0, 0), steps)})
 
 
 COLUMNS = (

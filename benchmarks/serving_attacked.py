@@ -1,11 +1,12 @@
 """`python -m benchmarks.serving_attacked RUN [slow] [long]`: what honest clients of `clew serve` feel of others.
 
-slow    1,200 clients that send half a head, a byte a second, and come again when they are cut, beside 64 honest ones. They are a process
-        of their own. The server begins with 1,024 files, as most systems have it (--limit "-n 1024": and never more).
-        Printed are the honest clients' latencies without and with the slow ones; it ends with 1 where the median is
-        more than doubled, or an honest request is lost.
-long    a request of max_new 5 asked again and again, alone, and while others run: 8 samples of 4,096 tokens; six searches with 64 beams. It
-        ends with 1 where the median beside them is above a fifth of a second. RUN is a language model's.
+slow    1,200 clients that send half a head, a byte a second, and come again when they are cut, beside 64 honest ones.
+        They are a process of their own. The server begins with 1,024 files, as most systems have it
+        (--limit "-n 1024": and never more). Printed are the honest clients' latencies without and with the slow ones;
+        it ends with 1 where the median is more than doubled, or an honest request is lost.
+long    a request of max_new 5 asked again and again, alone, and while others run: 8 samples of 4,096 tokens; six
+        searches with 64 beams. It ends with 1 where the median beside them is above a fifth of a second. RUN is a
+        language model's.
 
 RUN reads any word: the refusal of a word that it does not know counts as a request that is lost.
 """

@@ -575,6 +575,7 @@ def odd_line(random: Random, fields: dict[str, Any]) -> bytes:
     kind = random.choice(
         ["int", "float", "bool", "timestamp", "binary", "null", "str", "seq", "map", "set", "omap", "pairs"]
     )
+    indicators = ["|", ">", "@", "`", "%", "!", "&", "*", "- -", "? ?", "{", "}", "[", "]", '"', "'"]
     lines = [
         f"{name}: {TAG}".encode(),
         f"{TAG}: 1".encode(),
@@ -612,8 +613,7 @@ def odd_line(random: Random, fields: dict[str, Any]) -> bytes:
         f"{name}: {'{a: ' * depth}1{'}' * depth}".encode(),
         "\n".join(f"{' ' * i}a:" for i in range(500)).encode(),
         f"{name}: !!{kind} {random.choice(['', 'x', '[1]', '{a: 1}', '0x', '-', '.', '_', ':'])}".encode(),
-        f"{name}:"
-        f" {random.choice(['|', '>', '@', '`', '%', '!', '&', '*', '- -', '? ?', '{', '}', '[', ']', chr(34), chr(39)])}".encode(),
+        f"{name}: {random.choice(indicators)}".encode(),
     ]
     return random.choice(lines)
 

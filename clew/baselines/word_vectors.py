@@ -1,7 +1,8 @@
 """Word vectors from a text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013), and PMI + SVD (Levy and
 Goldberg 2014).
 
-    skip-gram   log sigmoid(u_c . v_w)  +  sum over k noise words n of log sigmoid(-u_n . v_w)       for each word w and neighbour c
+    skip-gram   log sigmoid(u_c . v_w)  +  sum over k noise words n of log sigmoid(-u_n . v_w)
+                for each word w and neighbour c
     CBOW        the same with the mean of the neighbours' v for v_w, and w itself for c
     PMI         M_wc = max(0, log(p(w, c) / (p(w) p(c))) - log k),   V = U_d S_d^power  of  M ~ U S Z^T
 
@@ -197,7 +198,8 @@ class Batch(NamedTuple):
 def learn(inputs: Table, outputs: Table, batch: Batch, num_noise: int, rate: float) -> None:
     """One gradient step on a batch: the mean vector h of a row's inputs predicts each of the row's targets.
 
-        loss = sum over rows and their targets c of  -log sigmoid(u_c . h) - num_noise * mean over noise n of log sigmoid(-u_n . h)
+        loss = sum over rows and their targets c of
+               -log sigmoid(u_c . h) - num_noise * mean over noise n of log sigmoid(-u_n . h)
 
     A noise word that equals the target is ignored.
     """

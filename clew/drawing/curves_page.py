@@ -51,11 +51,12 @@ def figure_of(number: int, panel: Panel) -> str:
     about = (
         f"{panel.title}: {panel.label} against training steps, {len(panel.groups)} groups; the arrow keys read values"
     )
+    inside = f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"/>'
     return f"""<figure>
 <figcaption id="title-{number}">{escape(panel.title)}</figcaption>
 <div class="drawing">
 <svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" aria-label="{escape(about)}" data-panel="{number}">
-<clipPath id="inside-{number}"><rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"/></clipPath>
+<clipPath id="inside-{number}">{inside}</clipPath>
 {axes(scale, panel.label)}
 <g clip-path="url(#inside-{number})">
 {chr(10).join(lines_of(which, group, scale) for which, group in enumerate(panel.groups))}

@@ -1,9 +1,10 @@
 """Attribution: how much each place of an input contributes to a score. Pure functions of a score f of vectors x
 (places, dim), or of numbers on a grid (height, width, channels).
 
-    input x gradient       a_i = x_i . df/dx_i                                                      (Shrikumar et al. 2017)
-    integrated gradients   a_i = (x_i - x'_i) . mean over k of df/dx_i (x' + (k - 1/2) / m (x - x'))  (Sundararajan et al. 2017)
-    occlusion              a_i = f(x) - f(x with x'_i in the place of x_i)                            (Zeiler and Fergus 2014)
+    input x gradient       a_i = x_i . df/dx_i                                      (Shrikumar et al. 2017)
+    integrated gradients   a_i = (x_i - x'_i) . mean over k of df/dx_i (x' + (k - 1/2) / m (x - x'))
+                                                                                    (Sundararajan et al. 2017)
+    occlusion              a_i = f(x) - f(x with x'_i in the place of x_i)          (Zeiler and Fergus 2014)
 
 x' is an uninformative baseline. Integrated gradients are complete, sum a_i = f(x) - f(x'), except for the error of the
 sum over m steps (the midpoint rule), which is reported as `gap`; it falls with m^2 if f is smooth.

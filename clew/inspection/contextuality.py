@@ -1,8 +1,8 @@
 """Contextuality of word vectors (Ethayarajh 2019): pure functions of vectors, whose rows are occurrences of words.
 
-    SelfSim(w)  = 1 / (n^2 - n)  sum_j sum_{k != j} cos(x_j, x_k)        x_1 .. x_n: the occurrences of w
-    IntraSim(s) = 1 / n  sum_i cos(mean of s, x_i)                       x_1 .. x_n: the words of s
-    MEV(w)      = sigma_1^2 / sum_i sigma_i^2                            singular values of the matrix of w's occurrences
+    SelfSim(w)  = 1 / (n^2 - n)  sum_j sum_{k != j} cos(x_j, x_k)    x_1 .. x_n: the occurrences of w
+    IntraSim(s) = 1 / n  sum_i cos(mean of s, x_i)                   x_1 .. x_n: the words of s
+    MEV(w)      = sigma_1^2 / sum_i sigma_i^2                        singular values of the matrix of w's occurrences
 
 If all vectors of a layer lie in a narrow cone, all cosines are high. So each measure is adjusted by subtracting its
 value for random occurrences: the mean cosine of two occurrences (the layer's anisotropy) from the first two, the MEV of

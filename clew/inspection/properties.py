@@ -15,7 +15,10 @@ QUOTES = re.compile(r"\n\s*\n|[\"\u201c\u201d\u201e\u00ab\u00bb]")
 OPENING, CLOSING = "\u201c\u201e\u00ab", "\u201d\u00bb"
 PARENTHESES = re.compile(r"\n\s*\n|[()]")
 SENTENCE = re.compile(r"[.!?](?=\s)|\n\s*\n")
-STRING = r"""[rbuf]{0,2}(?:"{3}(?:[^\\]|\\.)*?(?:"{3}|\Z)|'{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)|"(?:[^\\"\n]|\\.)*"?|'(?:[^\\'\n]|\\.)*'?)"""
+STRING = (
+    r"""[rbuf]{0,2}(?:"{3}(?:[^\\]|\\.)*?(?:"{3}|\Z)|'{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)"""
+    r"""|"(?:[^\\"\n]|\\.)*"?|'(?:[^\\'\n]|\\.)*'?)"""
+)
 TOKEN = re.compile(
     rf"(?P<string>{STRING})|(?P<comment>\#[^\n]*)|(?P<name>\w+)|(?P<open>[(\[{{])|(?P<close>[)\]}}])|(?P<colon>:)|(?P<line>\n)|[^\s\w]",
     re.DOTALL | re.IGNORECASE,

@@ -2,9 +2,9 @@
 gates.
 
     s  = W_x x + b_x + W_h h + b_h
-    i, f, g, o = s:    c' = sigmoid(f) c + sigmoid(i) tanh(g),    h' = sigmoid(o) tanh(c')                          lstm
-    r, z, n, m = s:    h' = sigmoid(z) h + (1 - sigmoid(z)) tanh(n + sigmoid(r) m)                                  gru
-    h' = tanh(s) or max(s, 0)                                                                                       tanh, relu
+    i, f, g, o = s:    c' = sigmoid(f) c + sigmoid(i) tanh(g),    h' = sigmoid(o) tanh(c')                lstm
+    r, z, n, m = s:    h' = sigmoid(z) h + (1 - sigmoid(z)) tanh(n + sigmoid(r) m)                        gru
+    h' = tanh(s) or max(s, 0)                                                                             tanh, relu
 
 The candidate of a GRU is two sums, n of x and m of h, so that both gated cells have four sums per unit. A program
 computes all sums of a few units as one tile of weights, which is ordered by gate in memory and by unit in the tile. For
@@ -75,7 +75,8 @@ def cell_step(kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[T
         step = min(triton.next_power_of_2(depth), FEW_LONGEST)
         units = max(1, min(FEW_SUMS, FEW_BYTES // (size * step)) // sums)
         _few_rows[(triton.cdiv(dim, units),)](
-            *tensors, *strides, dim, **depths, KIND=kind, COUNT=rows, ROWS=triton.next_power_of_2(rows), UNITS=units, SUMS=sums, STEP=step,
+            *tensors, *strides, dim, **depths, KIND=kind, COUNT=rows, ROWS=triton.next_power_of_2(rows),
+            UNITS=units, SUMS=sums, STEP=step,
             num_warps=max(1, min(8, units * sums * step * size // FEW_WARP)), **launching(),
         )  # fmt: skip
         return new

@@ -70,8 +70,8 @@ def decode_attention(
     parts = torch.empty(batch, heads, splits, dim + 2, dtype=torch.float32, device=query.device) if splits > 1 else out
     assert places is None or (keys.is_contiguous() and values.is_contiguous() and places.is_contiguous())
     _attend[(batch * heads, splits)](
-        query, key, value, keys, values, count, first, slopes if slopes is not None else query, places if places is not None else count,
-        out, parts,
+        query, key, value, keys, values, count, first,
+        slopes if slopes is not None else query, places if places is not None else count, out, parts,
         *query.stride()[:2], *key.stride()[:2], *value.stride()[:2], *keys.stride()[:3], *values.stride()[:3],
         heads, slots, scale,
         GROUP=heads // key_heads, DIM=dim, BLOCK=block, SPLITS=splits, HAS_SLOPES=slopes is not None,
@@ -88,7 +88,8 @@ if triton is not None:
     @triton.jit
     def _attend(
         query, key, value, keys, values, count, first, slopes, places, out, parts,
-        q_batch, q_head, k_batch, k_head, v_batch, v_head, keys_batch, keys_slot, keys_head, values_batch, values_slot, values_head,
+        q_batch, q_head, k_batch, k_head, v_batch, v_head,
+        keys_batch, keys_slot, keys_head, values_batch, values_slot, values_head,
         heads, slots, scale,
         GROUP: tl.constexpr, DIM: tl.constexpr, BLOCK: tl.constexpr, SPLITS: tl.constexpr, HAS_SLOPES: tl.constexpr,
         HAS_PLACES: tl.constexpr, AHEAD: tl.constexpr,

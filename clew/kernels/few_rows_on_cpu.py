@@ -1,9 +1,10 @@
 """A function mode that replaces torch's functions by faster calls for decoding on a CPU, so that layers need no
 changes.
 
-    x W^T + b     torch uses MKL for float32, which on CPUs other than Intel's reads a matrix with one thread, at a fifth of the memory
-                  bandwidth. oneDNN's product of the same float32 numbers takes half the time or less, for one row as
-                  for 256. Small matrices are an exception: oneDNN needs about 20 us whatever their size
+    x W^T + b     torch uses MKL for float32, which on CPUs other than Intel's reads a matrix with one thread, at a
+                  fifth of the memory bandwidth. oneDNN's product of the same float32 numbers takes half the time or
+                  less, for one row as for 256. Small matrices are an exception: oneDNN needs about 20 us whatever
+                  their size
     rms_norm      a few calls on a vector; torch makes three times as many
 
 Results differ from torch's only by rounding. Active only without gradients.

@@ -36,9 +36,11 @@ def few_rows_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor
     step = min(512, triton.next_power_of_2(codes.shape[1]))
     multipliers = weight.multipliers
     _product[(triton.cdiv(width, block),)](
-        flat, codes, codes if multipliers is None else multipliers, weight.scales, weight.scales if bias is None else bias, out,
+        flat, codes, codes if multipliers is None else multipliers,
+        weight.scales, weight.scales if bias is None else bias, out,
         flat.stride(0), codes.stride(0), 0 if multipliers is None else multipliers.stride(0), width, codes.shape[1],
-        ROWS=rows, BLOCK=block, STEP=step, GROUP=GROUP, IN_HALVES=multipliers is not None, HAS_BIAS=bias is not None, num_warps=4,
+        ROWS=rows, BLOCK=block, STEP=step, GROUP=GROUP, IN_HALVES=multipliers is not None,
+        HAS_BIAS=bias is not None, num_warps=4,
     )  # fmt: skip
     return out
 
@@ -48,7 +50,8 @@ if triton is not None:
     @triton.jit
     def _product(
         x, codes, multipliers, scales, bias, out, x_row, codes_row, multipliers_row, width, depth,
-        ROWS: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, GROUP: tl.constexpr, IN_HALVES: tl.constexpr, HAS_BIAS: tl.constexpr,
+        ROWS: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, GROUP: tl.constexpr, IN_HALVES: tl.constexpr,
+        HAS_BIAS: tl.constexpr,
     ):  # fmt: skip
         n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         k = tl.arange(0, STEP)

@@ -1,7 +1,8 @@
 """Attention of a few queries per sentence over its memory, on a GPU: a decoder step, in which the beams of a sentence
 are its queries.
 
-    context_i = sum_j softmax_j(scale q_i . k_j) v_j    over real places j, or over all places of a sentence that has no real one
+    context_i = sum_j softmax_j(scale q_i . k_j) v_j    over real places j, or over all places of a sentence that has
+                                                        no real one
 
 A program handles all queries of one sentence and head, so that keys and values are read once, and loops over blocks of
 places up to the last real one. scaled_dot_product_attention would need a bias of sentences x places, built by several
@@ -74,7 +75,8 @@ if triton is not None:
     @triton.jit
     def _attend(
         query, keys, values, mask, out,
-        q_sentence, q_head, q_query, k_sentence, k_head, k_place, v_sentence, v_head, v_place, mask_sentence, mask_place,
+        q_sentence, q_head, q_query, k_sentence, k_head, k_place,
+        v_sentence, v_head, v_place, mask_sentence, mask_place,
         queries, heads, places, scale,
         GROUP: tl.constexpr, DIM: tl.constexpr, QUERIES: tl.constexpr, BLOCK: tl.constexpr, HAS_MASK: tl.constexpr,
         COMPARED: tl.constexpr, SUMMED: tl.constexpr, AHEAD: tl.constexpr,

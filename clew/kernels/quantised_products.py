@@ -1,7 +1,8 @@
 """x W^T + b with W in 8 or 4 bits. `product` alone decides how:
 
     anywhere            x (s Q)^T + b, where W is converted to float for the call
-    x86 with VNNI       r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127: x is rounded to 8 bits too, each row by itself
+    x86 with VNNI       r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127:
+                        x is rounded to 8 bits too, each row by itself
     the same, few texts s (bfloat16(x) Q^T) + b in int8: half the time for one row
     a GPU, few rows     one kernel that reads Q and scales the sums (`few_rows_quantised`)
 

@@ -1,7 +1,8 @@
 """Quantisation of matrices to 8 and 4 bits, and back.
 
     int8:  W_nk ~ s_n Q_nk             Q in -127 .. 127,  s_n = max_k |W_nk| / 127
-    int4:  W_nk ~ s_n M_ng C_nk        C in -8 .. 7,  M_ng in -15 .. 15 for each group g of 32 columns,  s_n = max_k |W_nk| / 120
+    int4:  W_nk ~ s_n M_ng C_nk        C in -8 .. 7,  M_ng in -15 .. 15 for each group g of 32 columns,
+                                       s_n = max_k |W_nk| / 120
 
 M C fits into 8 bits: int4 is int8 stored in fewer bits, and one product serves both. M of a group is the one with the
 least squared error among four that suit its largest weight. Two 4-bit codes share a byte: column k has the low half,

@@ -52,8 +52,8 @@ def softmax_errors_(
     assert logits.stride(1) == targets.stride(0) == plain.stride(0) == uniform.stride(0) == 1
     _softmax_errors[(rows,)](
         logits, targets, plain, uniform, logits.stride(0), width, columns, label_smoothing, ignore_index or 0,
-        STEP=min(STEP, triton.next_power_of_2(columns)), IGNORES=ignore_index is not None, SMOOTHS=bool(label_smoothing), WRITES=errors,
-        num_warps=WARPS,
+        STEP=min(STEP, triton.next_power_of_2(columns)), IGNORES=ignore_index is not None,
+        SMOOTHS=bool(label_smoothing), WRITES=errors, num_warps=WARPS,
     )  # fmt: skip
 
 

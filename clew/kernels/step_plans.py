@@ -160,8 +160,8 @@ def normed(norm: Normed, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
     _norm[(len(flat),)](
         flat, other, weight, bias if bias is not None else weight, out, total if added is not None else out,
         flat.stride(0), other.stride(0), flat.shape[1], eps,
-        WIDTH=width, CENTRED=centred, HAS_BIAS=bias is not None, ADDS=added is not None, num_warps=max(1, min(8, width // 256)),
-        **launching(),
+        WIDTH=width, CENTRED=centred, HAS_BIAS=bias is not None, ADDS=added is not None,
+        num_warps=max(1, min(8, width // 256)), **launching(),
     )  # fmt: skip
     return out, total
 
@@ -193,9 +193,11 @@ if triton is not None:
 
     @triton.jit
     def _linear(
-        x, weight, bias, norm_weight, norm_bias, factor, added, out, x_row, weight_row, factor_row, added_row, width, depth, eps,
-        ROWS: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, IS_WHOLE: tl.constexpr, HAS_BIAS: tl.constexpr, NORM: tl.constexpr,
-        NORM_HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr, HAS_FACTOR: tl.constexpr, HAS_ADDED: tl.constexpr, AHEAD: tl.constexpr,
+        x, weight, bias, norm_weight, norm_bias, factor, added, out,
+        x_row, weight_row, factor_row, added_row, width, depth, eps,
+        ROWS: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, IS_WHOLE: tl.constexpr,
+        HAS_BIAS: tl.constexpr, NORM: tl.constexpr, NORM_HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr,
+        HAS_FACTOR: tl.constexpr, HAS_ADDED: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
         # Round intermediate results as separate kernels would.
         number = out.dtype.element_ty

@@ -1,6 +1,6 @@
 """Top-k of each row, on a GPU: of the log-probabilities of a vocabulary, and of the few candidates of a sentence.
 
-    values, indices = sort(x, descending, stable)[:k]         of log softmax(x) if `parts` of its sum are given (`vocabulary`)
+    values, indices = sort(x, descending, stable)[:k]   of log softmax(x) if `parts` of its sum are given (`vocabulary`)
 
 A wide row is read in parallel blocks, each of which finds its k best, and a second kernel selects the k best of those.
 Entries are compared as integers, x in the upper half and the index in the lower: no two are equal, and of equal entries
@@ -61,8 +61,8 @@ def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_typ
     )  # fmt: skip
     if splits > 1:
         _best_of_parts[(rows,)](
-            flat, parts, values, indices, most, total, flat.stride(0), splits * k, count, COUNT=triton.next_power_of_2(splits * k),
-            num_warps=4, **options,
+            flat, parts, values, indices, most, total, flat.stride(0), splits * k, count,
+            COUNT=triton.next_power_of_2(splits * k), num_warps=4, **options,
         )  # fmt: skip
     return torch.return_types.topk((values, indices))
 
@@ -105,8 +105,8 @@ if triton is not None:
     @triton.jit
     def _best_of_block(
         x, parts, values, indices, most, total, x_stride, width, count,
-        BLOCK: tl.constexpr, SPLITS: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr, NORMALISES: tl.constexpr,
-        AHEAD: tl.constexpr,
+        BLOCK: tl.constexpr, SPLITS: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr,
+        NORMALISES: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
         wait_for_others(AHEAD)
         row = tl.program_id(0).to(tl.int64)
@@ -123,7 +123,8 @@ if triton is not None:
     @triton.jit
     def _best_of_parts(
         x, parts, values, indices, most, total, x_stride, found, count,
-        COUNT: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr, NORMALISES: tl.constexpr, AHEAD: tl.constexpr,
+        COUNT: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr,
+        NORMALISES: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
         wait_for_others(AHEAD)
         row = tl.program_id(0).to(tl.int64)

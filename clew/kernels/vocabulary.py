@@ -54,8 +54,8 @@ def parts_of(flat: Tensor) -> Parts:
     most, total = torch.empty(2, rows, count, dtype=torch.float32, device=flat.device).unbind(0)
     place = torch.empty(rows, count, dtype=torch.int32, device=flat.device)
     _summed[(rows, count)](
-        flat, most, total, place, flat.stride(0), width, count, BLOCK=min(block, triton.next_power_of_2(width)), num_warps=warps,
-        **launching(),
+        flat, most, total, place, flat.stride(0), width, count,
+        BLOCK=min(block, triton.next_power_of_2(width)), num_warps=warps, **launching(),
     )  # fmt: skip
     return Parts(most, total, place)
 

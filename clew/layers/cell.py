@@ -1,7 +1,8 @@
 """Recurrent cells: one step of recurrence. A cell knows no sequences, masks or kernels; `Recurrent` runs it over time.
 
     initial_state(batch_size, memory, like)     the state before the first step
-    inputs(x (batch, length, dim)) -> tree      once per chunk: the part that does not depend on the state (W x, dropped weights in `Fixed`)
+    inputs(x (batch, length, dim)) -> tree      once per chunk: the part that does not depend on the state (W x,
+                                                dropped weights in `Fixed`)
     forward(inputs_t, state) -> (y_t, state)    one step: the paper's equation
 
 If some features of x are known only at each step (a context, the word written last), they are its last ones, and

@@ -18,7 +18,8 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 
 class FeedForward(SequenceLayer):
-    """y = W2 g(W1 x + b1) + b2  (Vaswani et al. 2017), or with a gate y = W2 (silu(W1 x) * W3 x)  (SwiGLU, Shazeer 2020)."""
+    """y = W2 g(W1 x + b1) + b2  (Vaswani et al. 2017), or with a gate y = W2 (silu(W1 x) * W3 x)  (SwiGLU, Shazeer
+    2020)."""
 
     def __init__(
         self,

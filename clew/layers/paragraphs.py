@@ -34,8 +34,8 @@ class PlannerState(NamedTuple):
 class SentencePlanner(nn.Module):
     """Plans the topic of each sentence, and whether there is one.
 
-        pooled  = max_i (W_p v_i + b_p)                           v_i: the regions of a picture
-        s_j     = LSTM([r_{j-1}; pooled], s_{j-1})                r_{j-1}: the previous sentence, encoded; 0 before the first
+        pooled  = max_i (W_p v_i + b_p)                     v_i: the regions of a picture
+        s_j     = LSTM([r_{j-1}; pooled], s_{j-1})          r_{j-1}: the previous sentence, encoded; 0 before the first
         c_j     = sum_i softmax_i(score(s_j, v_i)) v_i
         topic_j = tanh(W_t [s_j; c_j] + b_t)
         p(stop before sentence j) = sigmoid(w . topic_j + b)

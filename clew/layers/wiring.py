@@ -85,8 +85,8 @@ class PostNorm(PreNorm):
 
 
 class Highway(Plain):
-    """y = t * f(x) + (1 - t) * x,  t = sigmoid(W x + b)  (Srivastava et al. 2015). b starts below 0, so that x passes at first; deeper
-    stacks need a lower b."""
+    """y = t * f(x) + (1 - t) * x,  t = sigmoid(W x + b)  (Srivastava et al. 2015). b starts below 0, so that x passes
+    at first; deeper stacks need a lower b."""
 
     keeps_width = True
 

@@ -1,6 +1,6 @@
 """Labelled bracket scores of parses, as computed by EVALB (Black et al. 1991; Sekine and Collins 1997).
 
-    recall = matched / gold brackets      precision = matched / predicted brackets      F1 = 2 matched / (gold + predicted)
+    recall = matched / gold brackets    precision = matched / predicted brackets    F1 = 2 matched / (gold + predicted)
 
 Words whose tag is a deleted label are first removed from both trees, by each tree's own tags, together with
 constituents that become empty. Brackets with a deleted label are not counted, but their contents are. Function tags

@@ -3,11 +3,13 @@ chrF. For paragraphs also repetition, and which of the things in a picture they 
 
 
     BLEU-n   = 100 * brevity penalty * (p1 .. pn)^(1/n)             over the corpus, without smoothing
-    ROUGE-L  = 100 * 2.44 P R / (R + 1.44 P)                        P, R: of the longest common subsequence, maximum over references
+    ROUGE-L  = 100 * 2.44 P R / (R + 1.44 P)                        P, R: of the longest common subsequence, maximum
+                                                                    over references
     CIDEr-D  = 1000 * mean over n = 1 .. 4 and references of
                exp(-(l - l')^2 / 72) * sum_g min(h_g, r_g) r_g / (|h| |r|)
 
-    h_g, r_g: how often a caption and a reference contain the n-gram g, times log(pictures / pictures whose references contain g)
+    h_g, r_g: how often a caption and a reference contain the n-gram g, times log(pictures / pictures whose references
+              contain g)
     l, l':    their numbers of bigrams
 
 An example is a caption and its references. Each measure has statistics per example, from which the score of any set of

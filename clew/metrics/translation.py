@@ -3,8 +3,10 @@ sacrebleu.
 
 
     BLEU = 100 * brevity penalty * (p1 p2 p3 p4)^(1/4)      p_n: the share of word n-grams that are in a reference
-    chrF = 100 * 5 P R / (4 P + R)                          P, R: precision and recall of character n-grams, n = 1 .. 6, averaged
-    TER  = 100 * edits / reference words                    edits: words inserted, deleted and substituted, and phrases shifted
+    chrF = 100 * 5 P R / (4 P + R)                          P, R: precision and recall of character n-grams,
+                                                            n = 1 .. 6, averaged
+    TER  = 100 * edits / reference words                    edits: words inserted, deleted and substituted, and
+                                                            phrases shifted
 
 None of them is a mean over sentences, so the counts are kept, and those of parts of a corpus add. A score is comparable
 only with its signature, which says how case and words were treated.

@@ -21,7 +21,7 @@ from clew.models.body import Body
 class EncoderDecoder(nn.Module):
     """`p(target | source) = product over t of p(y_t | y_<t, source)`.
 
-        memory = encode(source)                      values (batch, length, dim), mask, and a recurrent decoder's initial state
+        memory = encode(source)              values (batch, length, dim), mask, and a recurrent decoder's initial state
         state  = initial_state(batch_size, memory)
         hidden = decoder(tokens, state)
 

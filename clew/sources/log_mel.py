@@ -116,12 +116,14 @@ def log_mel(
     """Log-mel frames (length, num_mels) of samples (length,), or their mel-frequency cepstral coefficients (length,
     cepstra) (Davis and Mermelstein 1980).
 
-        X_t[k] = sum_n hann_n x[t hop + n] exp(-2 pi i k n / N)                             one frame per hop, of `window` samples
+        X_t[k] = sum_n hann_n x[t hop + n] exp(-2 pi i k n / N)                       one frame per hop, of
+                                                                                      `window` samples
         E_t[j] = sum_k W[j, k] |X_t[k]|^2
-        y_t[j] = log max(E_t[j], 1e-7, 10^(-range_db / 10) max E)                           no last term if range_db is 0
-        W[j, k] = max(0, min((mel(f_k) - m_{j-1}) / d, (m_{j+1} - mel(f_k)) / d)),          f_k = k rate / N
+        y_t[j] = log max(E_t[j], 1e-7, 10^(-range_db / 10) max E)                     no last term if range_db is 0
+        W[j, k] = max(0, min((mel(f_k) - m_{j-1}) / d, (m_{j+1} - mel(f_k)) / d)),    f_k = k rate / N
         m_j    = mel(low) + j d,   d = (mel(high) - mel(low)) / (num_mels + 1),   mel(f) = 2595 log10(1 + f / 700)
-        c_t[i] = sqrt(2 / num_mels) sum_j y_t[j] cos(pi i (j - 1/2) / num_mels),   i < cepstra; c_t[0] is divided by sqrt(2)
+        c_t[i] = sqrt(2 / num_mels) sum_j y_t[j] cos(pi i (j - 1/2) / num_mels),   i < cepstra;
+                 c_t[0] is divided by sqrt(2)
 
     The mel scale and its triangular filters, linear in mel with maximum 1, are those of HTK (Young et al. 2006), not
     Slaney's. First, N(0, dither^2) is added to the samples. `range_db` hides the noise level of a room or a microphone:

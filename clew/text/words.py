@@ -25,13 +25,14 @@ PIECE = re.compile(
     | [#@][^\W\d]\w*                                           # a tag or a name
     | [:;=]['’]?-?[()DPp/|](?!\w)                              # a face
     | (?:[^\W\d_]\.){2,}                                       # U.S.
-    | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|Corp|Bros|vs|etc|Gen|Sen|Rep|Gov|Pres|Capt|Lt|Col|Maj|Sgt|Rev|Hon|Ave|Ft|Mt
-        |Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec|No(?=\.\s?\d))\.(?!\s*$)
+    | (?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Inc|Ltd|Co|Corp|Bros|vs|etc|Gen|Sen|Rep|Gov|Pres|Capt|Lt|Col|Maj|Sgt|Rev|Hon|Ave|Ft
+        |Mt|Jan|Feb|Mar|Apr|Aug|Sept?|Oct|Nov|Dec|No(?=\.\s?\d))\.(?!\s*$)
     | [A-Z]\.(?=\s?(?:[A-Z]\.|[A-Z][a-z]))                     # an initial
     | \d{3}[-.]\d{3}[-.]\d{4}                                  # a telephone's number
     | \d+(?:[.,:/]\d+)*(?=(?:[ap]\.?m|[mMkK])\b|[AP]M\b)       # 7:30 of 7:30pm
     | \d+(?:[.,:/]\d+)*(?:st|nd|rd|th|s)?(?!\w|-[^\W\d_])      # numbers, dates, times
-    | [^\W_]\w{0,63}(?:\.\w{1,63}){0,9}\.(?i:com|org|net|edu|gov|co|uk|de|fr|html?|txt|docx?|xlsx?|pdf|py|zip|jpe?g|png|exe)\b
+    | [^\W_]\w{0,63}(?:\.\w{1,63}){0,9}\.(?i:com|org|net|edu|gov|co|uk|de|fr
+        |html?|txt|docx?|xlsx?|pdf|py|zip|jpe?g|png|exe)\b
     | [.?!]{2,} | ([^\w\s])\1+                                 # ... -- ?!
     | (?<=\s)['’](?:s|m|d|ll|re|ve)(?!\w)                      # a clitic that is already split off
     | \w[\wMARKS]*(?:[-'’&]\w[\wMARKS]*)*

@@ -2,9 +2,9 @@
 the bottom, and the conditioning of the stack.
 
     plain      f(x)
-    residual   x + f(x)                   He et al. 2016
-    highway    t f(x) + (1 - t) x         Srivastava et al. 2015
-    dense      [x; f(x)]                  Huang et al. 2017, with the growth that gives about as many parameters as the others
+    residual   x + f(x)             He et al. 2016
+    highway    t f(x) + (1 - t) x   Srivastava et al. 2015
+    dense      [x; f(x)]            Huang et al. 2017, with the growth that gives about as many parameters as the others
 
 The layers read a window of characters and predict the next one. Conditioning is the ratio of the largest to the
 smallest singular value of the Jacobian of all layers.

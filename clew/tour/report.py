@@ -33,8 +33,9 @@ def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str
         f"{SCALES[scale]} Seed {seed}, {duration(total)} in all; torch {torch.__version__}, "
         f"{threads} thread{'s' if threads > 1 else ''} of {platform.machine() or 'an unknown machine'}."
     )
+    heading = f'<p class="brand">clew tour</p><h1>{TITLE}</h1><p class="lead">{INTRODUCTION}</p>'
     body = f"""<body>
-<header><p class="brand">clew tour</p><h1>{TITLE}</h1><p class="lead">{INTRODUCTION}</p><p class="made">{markup(made)}</p></header>
+<header>{heading}<p class="made">{markup(made)}</p></header>
 <main>
 <nav aria-label="Contents">{contents(findings)}</nav>
 {summary(findings)}

@@ -184,8 +184,8 @@ def keys_of(nodes: Iterable[Node]) -> Iterator[Key]:
 
 
 def program(
-    graph: Graph, new_states: Sequence[Node], output: Node, sizes: Sizes, inputs: Sequence[Read], fixed: Sequence[Read], num_products: int,
-    fed: int, has_mask: bool, keeps: bool,
+    graph: Graph, new_states: Sequence[Node], output: Node, sizes: Sizes,
+    inputs: Sequence[Read], fixed: Sequence[Read], num_products: int, fed: int, has_mask: bool, keeps: bool,
 ) -> Program:  # fmt: skip
     """Generate the code for a traced step whose products read the state `fed`. `keeps` says that a backward pass will
     follow."""

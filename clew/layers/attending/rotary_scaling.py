@@ -47,7 +47,8 @@ class Linear(Scaling):
 
 
 class Dynamic(Scaling):
-    """f' = f / s^(2k / (d - 2)),  s = factor max(n, L) / L - (factor - 1),  L = original_max_length: the base grows with the length n.
+    """f' = f / s^(2k / (d - 2)),  s = factor max(n, L) / L - (factor - 1),  L = original_max_length: the base grows
+    with the length n.
 
     n is each position's own number, counted from 1, not the length of the text: rotated keys are cached, and a text
     read in chunks must be read like the whole. Programs that use the length of the text agree up to L, and beyond it
@@ -103,8 +104,8 @@ class Llama3(Scaling):
 class YaRN(Scaling):
     """YaRN (Peng et al. 2023): fast pairs keep their frequency, slow pairs are stretched, with a ramp between them.
 
-        c(r) = d ln(L / (2 pi r)) / (2 ln base)                       the pair with r full turns in L = original_max_length
-        m_k  = 1 - clip((k - low) / (high - low), 0, 1),              low = c(fast_turns), high = c(slow_turns)
+        c(r) = d ln(L / (2 pi r)) / (2 ln base)                 the pair with r full turns in L = original_max_length
+        m_k  = 1 - clip((k - low) / (high - low), 0, 1),        low = c(fast_turns), high = c(slow_turns)
         f'   = m f + (1 - m) f / factor
 
     Queries and keys are multiplied by 0.1 ln(factor) + 1, or by `attention_factor`. `rounded`, as released, rounds low

@@ -2,7 +2,8 @@
 
     initial_state(batch_size, like)             the state of no cells: leaves (batch, 0, dim)
     inputs(x (cells, batch, input_dim))         once a grid: the part that does not depend on neighbours (W x + b)
-    forward(inputs, up, left) -> state          one diagonal: the states (batch, cells, dim) of its cells, from the neighbours' states
+    forward(inputs, up, left) -> state          one diagonal: the states (batch, cells, dim) of its cells, from the
+                                                neighbours' states
 
 A cell at (i, j) reads the one above it, (i-1, j), and the one to its left, (i, j-1). Both are on the previous
 anti-diagonal, so all cells of a diagonal, in all examples, are computed in one step: height + width - 1 steps, not
