@@ -294,7 +294,7 @@ def test_without_its_code_a_verb_says_how_to_pass_it(fresh: Trained) -> None:
     for words in (["predict", "whole", GOOD], ["evaluate", "whole"], ["look", "tokens", "whole", "--text", GOOD]):
         found = fresh.clew(*words)
         assert found.status == 2
-        assert "whole was trained with a user's code" in found.err and "add `--code whole/code.py`" in found.err
+        assert "whole was trained with a user's code" in found.err and "pass --code whole/code.py" in found.err
     found = fresh.clew(*TRAIN)
     assert found.status == 2 and "unknown task 'acceptability'" in found.err and "--code" in found.err
 

@@ -25,12 +25,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clew.cli.options.rewording import reworded
 from clew.cli.terminal.progress import say
 
 FORMATS = ("hf", "onnx", "torch")
-OPTIONS = {"another folder": "another folder with --out", "force=True": "--force", r"format='(\w+)'": r"--to \1"}
-"""Arguments of `export_run` in errors, and the options of the command for them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +55,8 @@ def run(options: argparse.Namespace) -> int:
     name = trained.folder.resolve().name
     out = Path(options.out).expanduser() if options.out else Path("exports") / f"{name}-{options.to}"
     try:
-        with reworded(OPTIONS):
-            export_options = ExportOptions(options.license, command_of(trained))
-            files = export_run(trained, options.to, out, export_options, force=options.force)
+        export_options = ExportOptions(options.license, command_of(trained))
+        files = export_run(trained, options.to, out, export_options, force=options.force)
     except KeyboardInterrupt as stop:
         stop.args = (f"{out} was not written",)
         raise

@@ -19,7 +19,6 @@ import argparse
 import json
 from pathlib import Path
 
-from clew.cli.options.rewording import reworded
 from clew.cli.terminal.progress import say
 
 
@@ -40,8 +39,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.tasks import TASKS
 
     out = None if options.out is None else Path(options.out)
-    with reworded({"pairs=True": "--pairs"}):
-        imported = import_checkpoint(Path(options.path).expanduser(), out, pairs=options.pairs)
+    imported = import_checkpoint(Path(options.path).expanduser(), out, pairs=options.pairs)
     model, task = imported.config.model, imported.config.task
     verb = next(iter(TASKS[task.name].uses), "evaluate")
     vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in imported.vocabularies.items()}

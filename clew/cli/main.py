@@ -162,15 +162,12 @@ def run(arguments: list[str]) -> int:
         suggestion = suggest_verb(call.verb, rest) or suggest_option(parser, unknown_words, rest)
         parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{suggestion}")
     options.command_line = rest
+    from clew.core.wording import on_command_line, worded
+
     try:
-        if options.code is not None:
-            from pathlib import Path
-
-            from clew.cli.options.code import load_code
-
-            for file in (options.code, *options.more_code):
-                load_code(Path(file))
-        with trusted(options.trust), logged(options.debug), quieted(options.quiet):
+        with trusted(options.trust), logged(options.debug), quieted(options.quiet), worded(on_command_line):
+            if options.code is not None:
+                load_files([options.code, *options.more_code])
             status = options.run(options)
         sys.stdout.flush()
         return status
@@ -185,6 +182,15 @@ def run(arguments: list[str]) -> int:
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             exit_at_once(status)
         return status
+
+
+def load_files(files: Sequence[str]) -> None:
+    from pathlib import Path
+
+    from clew.cli.options.code import load_code
+
+    for file in files:
+        load_code(Path(file))
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def search_from_python(
     from clew.recipes.listed import listed_settings
     from clew.runs.settings.keywords import settings_of
     from clew.studies.searching import search
-    from clew.studies.space import words_of
+    from clew.studies.space import space_assignments
     from clew.training.report import Silence
 
     for name, number in (("trials", trials), ("jobs", jobs)):
@@ -90,27 +90,22 @@ def search_from_python(
     folder, path = (None if place is None else Path(place) for place in (out, code))
     if path is not None:
         load_code(path)
-    try:
-        settings = settings_of(assignments, keywords)
-        axes = words_of(space)
-        if data is not None:
-            settings += listed_settings(recipe, settings, data)
-        return search(
-            recipe,
-            (*settings, *axes),
-            trials=trials,
-            jobs=jobs,
-            out=folder,
-            resume=resume,
-            code=path,
-            say=(lambda text: None) if quiet else say,
-            reporting=lambda: nullcontext(Silence() if quiet else Lines()),
-            worker=WORKER,
-        )
-    except UserError as error:
-        raise UserError(
-            str(error).replace("such as --search 20", "such as trials=20").replace("--jobs", "jobs")
-        ) from None
+    settings = settings_of(assignments, keywords)
+    axes = space_assignments(space)
+    if data is not None:
+        settings += listed_settings(recipe, settings, data)
+    return search(
+        recipe,
+        (*settings, *axes),
+        trials=trials,
+        jobs=jobs,
+        out=folder,
+        resume=resume,
+        code=path,
+        say=(lambda text: None) if quiet else say,
+        reporting=lambda: nullcontext(Silence() if quiet else Lines()),
+        worker=WORKER,
+    )
 
 
 def parse_int(option: str, text: str) -> int:
@@ -174,11 +169,11 @@ def resume_command(options: argparse.Namespace, folder: Path) -> str:
 
 def show_study(folder: Path, *, as_json: bool = False, plot: str | None = None, code: str | None = None) -> int:
     """Print the current state of a search."""
-    from clew.studies.result import result_of
+    from clew.studies.result import build_result
     from clew.studies.study import open_study
 
     check_plot(plot)
-    result = result_of(open_study(folder))
+    result = build_result(open_study(folder))
     if as_json:
         for trial in result.trials:
             facts = {**asdict(trial), "folder": str(trial.folder), "is_best": result.has_best and trial == result.best}

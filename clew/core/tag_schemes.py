@@ -2,7 +2,8 @@
 model.
 
     words     Ada   Lovelace  Byron  met    Babbage
-    IOB1      I-PER I-PER     B-PER  O      I-PER      B- only directly after a phrase of the same label (Ramshaw and Marcus 1995)
+    IOB1      I-PER I-PER     B-PER  O      I-PER      B- only directly after a phrase of the same label (Ramshaw and
+                                                       Marcus 1995)
     IOB2      B-PER I-PER     B-PER  O      B-PER      B- on every first word (Ratnaparkhi 1998)
     BIOES     B-PER E-PER     S-PER  O      S-PER      and E- on the last, S- on a phrase of one word
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.masks import real_positions, row_lengths
+from clew.core.wording import argument_name
 
 
 class Transcript(NamedTuple):
@@ -75,9 +76,9 @@ def prefix_beam_search(
     check_log_probs(log_probs, blank)
     for name, value in (("beams", beams), ("n_best", n_best), ("symbols", 1 if symbols is None else symbols)):
         if value < 1:
-            raise UserError(f"{name} ({value}) must be at least 1")
+            raise UserError(f"{argument_name(name)} ({value}) must be at least 1")
     if n_best > beams:
-        raise UserError(f"n_best ({n_best}) cannot be more than beams ({beams})")
+        raise UserError(f"{argument_name('n_best')} ({n_best}) cannot be more than {argument_name('beams')} ({beams})")
     scorer = Scorer(language_model if alpha else None, alpha, beta, log_probs.shape[2], end)
     rows = log_probs.detach().double().cpu().numpy()
     lengths = [rows.shape[1]] * len(rows) if mask is None else row_lengths(mask).tolist()

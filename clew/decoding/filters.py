@@ -15,6 +15,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State, Tree
+from clew.core.wording import argument_name
 from clew.decoding.ends import constant
 from clew.decoding.history import History, empty_history
 from clew.decoding.stepper import Stepper, calm_steps, picked, read_at, signature_of
@@ -286,7 +287,7 @@ def _members(tokens: Tensor, chosen: Tensor, vocabulary: int) -> Tensor:
 
 def _check_count(name: str, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"{name} ({value}) must be a whole number of at least 1")
+        raise UserError(f"{argument_name(name)} ({value}) must be a whole number of at least 1")
 
 
 FILTERS: dict[str, Callable[..., Stepper]] = {

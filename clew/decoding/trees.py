@@ -17,6 +17,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
+from clew.core.wording import argument_name
 from clew.decoding.stepper import Stepper, calm_steps, signature_of
 from clew.kernels.capture import held_by_graphs
 
@@ -134,7 +135,7 @@ class TreeConstraint:
     ):
         for name, value in (("max_depth", max_depth), ("max_unary", max_unary)):
             if value < 1:
-                raise UserError(f"{name} ({value}) must be at least 1")
+                raise UserError(f"{argument_name(name)} ({value}) must be at least 1")
         _check_tokens(tokens, stepper.vocabulary)
         _check_lengths(lengths)
         self.stepper = stepper

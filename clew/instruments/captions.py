@@ -1,6 +1,7 @@
 """Where a model looks in a picture for each word of a caption (Xu et al. 2015), or of the sentences of a paragraph.
 
-weights_ti = softmax_i(score(s_t, a_i))      word t looks at place i: of the picture's grid, or of its regions; hard attention looks at one
+weights_ti = softmax_i(score(s_t, a_i))      word t looks at place i: of the picture's grid, or of its regions;
+                                             hard attention looks at one
 """
 
 from collections.abc import Sequence

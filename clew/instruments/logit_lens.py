@@ -1,7 +1,7 @@
 """The logit lens (nostalgebraist 2020): the model's prediction if it stopped after each layer.
 
-    p_l(. | place) = softmax(output(norm(h_l)))        h_l is the output of block l; norm and output are the model's last ones
-    KL_l = sum_w p(w) log2 (p(w) / p_l(w))             bits between layer l and the model's final prediction
+    p_l(. | place) = softmax(output(norm(h_l)))  h_l is the output of block l; norm and output are the model's last ones
+    KL_l = sum_w p(w) log2 (p(w) / p_l(w))       bits between layer l and the model's final prediction
 
 Lower layers are not trained to match the output layer: a high KL does not mean that a layer knows nothing.
 """

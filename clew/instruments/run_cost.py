@@ -1,6 +1,6 @@
 """The instrument `cost`: the cost of each layer of a run by text length, measured and by formula.
 
-FLOPs = 2 n P + 4 n m w        P weights multiplied at every position, m positions seen by attention of width w over all heads
+FLOPs = 2 n P + 4 n m w  P weights multiplied at every position, m positions seen by attention of width w over all heads
 """
 
 import math

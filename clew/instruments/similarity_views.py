@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from clew.core.errors import UserError, counted
+from clew.core.wording import argument
 from clew.drawing.views import Heatmap, Part, Points, Series, Table, View
 from clew.inspection.attention_weights import shows_attention
 from clew.inspection.heads import attending_layers
@@ -122,7 +123,9 @@ def fitting_texts(subject: Subject, options: HeadsOptions) -> list[str]:
     texts = (" ".join(words) for words in find_sentences(subject, options.corpus, MOST_DRAWN * options.sentences))
     found = list(islice((text for text in texts if fits(subject, text)), options.sentences))
     if not found:
-        raise UserError(f"no sentence of {options.corpus} fits into the model's positions; give a short one (text=...)")
+        raise UserError(
+            f"no sentence of {options.corpus} fits into the model's positions; give a short one with {argument('text')}"
+        )
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.core.files import open_file
+from clew.core.wording import argument
 from clew.interop.elmo import is_elmo, read_elmo
 from clew.interop.huggingface.folders import pickled
 from clew.interop.huggingface.reading import is_huggingface, read_huggingface
@@ -39,7 +40,7 @@ def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = Fals
             if pairs and not checkpoint.pairs:
                 raise UserError(
                     f"{path}: only a classifier reads two texts together, and this is a {checkpoint.architecture};"
-                    " leave pairs=True out"
+                    f" leave {argument('pairs', True)} out"
                 )
             pair_settings = {"data": {"second": "second"}} if pairs else {}
             return write_imported(replace(checkpoint, settings={**checkpoint.settings, **pair_settings}), out, path)

@@ -48,7 +48,8 @@ def read_elmo(path: Path) -> Imported:
     dim = lstm["projection_dim"]
     if sum(filters) == dim:
         raise UserError(
-            f"{options_path}: the filters must not sum to projection_dim ({dim}), for which clew has no projection"
+            f"{options_path}: the filters sum to projection_dim ({dim}), so this model has no projection after them, which"
+            " clew's ELMo needs; use a model whose filters have another sum"
         )
     settings = {
         "text": {"tokenizer": "word"},
@@ -233,7 +234,9 @@ def read_options(path: Path) -> dict[str, Any]:
             f"{path} is not an options file of ELMo: {type(error).__name__} {error}; copy it again"
         ) from None
     if not all(isinstance(number, int) and number >= 0 for number in numbers) or len(numbers) < 7:
-        raise UserError(f"{path}: sizes and filters take whole numbers, not {shown(numbers)}")
+        raise UserError(
+            f"{path}: the sizes and at least one filter must be whole numbers, not {shown(numbers)}; copy it again"
+        )
     for where, name, value, supported in (
         ("lstm", "use_skip_connections", lstm.get("use_skip_connections"), (True,)),
         ("char_cnn", "activation", reader.get("activation"), ("relu", "tanh")),

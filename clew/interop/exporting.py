@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError, unknown
 from clew.core.files import PARTIAL, flush
+from clew.core.wording import argument
 from clew.interop import EXPORTS
 from clew.interop.options import ExportOptions
 from clew.layers.adapters import is_adapted, merge
@@ -52,11 +53,14 @@ def export_run(
 
 def check_folder(folder: Path, force: bool) -> None:
     if is_run(folder):
-        raise UserError(f"{folder} is a run; choose another folder")
+        raise UserError(f"{folder} is a run; choose another folder with {argument('out')}")
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; choose another folder")
+        raise UserError(f"{folder} is a file; choose another folder with {argument('out')}")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise UserError(f"{folder} is not empty; choose another folder, or replace its files with force=True")
+        raise UserError(
+            f"{folder} is not empty; choose another folder with {argument('out')}, or replace its files with"
+            f" {argument('force', True)}"
+        )
 
 
 def remove(folder: Path) -> None:

@@ -202,7 +202,7 @@ def layers_of(layer: Any, *, causal: bool) -> Iterator[SequenceLayer]:
 def attention_settings(attention: nn.MultiheadAttention) -> dict[str, Any]:
     if attention.bias_k is not None or attention.add_zero_attn or attention.in_proj_weight is None:
         raise UserError(
-            "clew has no attention layer with add_bias_kv, add_zero_attn, kdim or vdim; leave these options out"
+            "clew has no attention layer with add_bias_kv, add_zero_attn, kdim or vdim; build the layer without them"
         )
     return {"bias": attention.in_proj_bias is not None, "dropout": attention.dropout}
 

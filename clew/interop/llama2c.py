@@ -180,8 +180,12 @@ def read_header(path: Path) -> Header:
         )
     expected, there = header.start + sum(header.size(shape) for _, shape in layout(header)), path.stat().st_size
     if there != expected:
-        what = "cut short: copy it again" if there < expected else f"not a llama2.c checkpoint of version {version}"
-        raise UserError(f"{path} has {there:,} bytes, but its header ({sizes}) requires {expected:,}; it is {what}")
+        remedy = (
+            "it is cut short: copy it again"
+            if there < expected
+            else f"it is not a llama2.c checkpoint of version {version}: write it again with llama2.c's export.py"
+        )
+        raise UserError(f"{path} has {there:,} bytes, but its header ({sizes}) requires {expected:,}; {remedy}")
     return header
 
 
@@ -235,7 +239,7 @@ def by_halves(weight: Tensor, head_dim: int) -> Tensor:
 def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     """Read the score and the bytes of every token; the merges follow from the scores, as in SentencePiece."""
     if not path.is_file():
-        raise UserError(f"{path} is missing; a llama2.c checkpoint needs its tokenizer beside it, with this name")
+        raise UserError(f"{path} is missing; put the checkpoint's tokenizer beside it, under this name")
     data, place = read_bytes(path), 4
     pieces: list[Piece] = []
     try:

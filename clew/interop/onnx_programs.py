@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.wording import argument
 from clew.interop.description import write_description
 from clew.interop.options import ExportOptions
 from clew.interop.programs import exported, quiet, refusal, unchanging
@@ -77,5 +78,5 @@ def find_onnx() -> Any:
     except ModuleNotFoundError as error:
         raise UserError(
             f"exporting to ONNX needs {error.name}, which is not installed; `pip install 'clew[onnx]'`, or use"
-            " format='torch'"
+            f" {argument('format', 'torch', option='to')}"
         ) from None

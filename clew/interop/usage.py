@@ -57,7 +57,8 @@ def read_tokenizer(role):
 STEP = """
 def step(known, tokens):
     ids = np.array([tokens])
-    found = run("step", {**known, "tokens": ids, "mask": np.ones_like(ids, dtype=bool)})  # with several rows: False at padding
+    mask = np.ones_like(ids, dtype=bool)  # with several rows: False at padding
+    found = run("step", {**known, "tokens": ids, "mask": mask})
     after = {name.replace("next.", "state.", 1): value for name, value in found.items() if name.startswith("next.")}
     return {**known, **after}, int(found["log_probs"][0, -1].argmax())
 """

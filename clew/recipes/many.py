@@ -10,6 +10,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.processes import from_first, rank
+from clew.core.wording import argument
 from clew.recipes.grid import Combination, expand, split_values
 from clew.recipes.opening import fixed_differences
 from clew.recipes.resolving import config_of
@@ -38,10 +39,13 @@ def plan_grid(
     """Every run of the grid in order; a mistake in any of them is refused before the first one starts."""
     if is_run(parent):
         raise UserError(
-            f"{parent} is a run, and the runs of a grid go below a folder that is none; choose another with --out"
+            f"{parent} is a run, and the runs of a grid go below a folder that is none; choose another with"
+            f" {argument('out')}"
         )
     if parent.exists() and not parent.is_dir():
-        raise UserError(f"{parent} is not a folder, and the runs of a grid go below one; choose another with --out")
+        raise UserError(
+            f"{parent} is not a folder, and the runs of a grid go below one; choose another with {argument('out')}"
+        )
     for assignment in assignments:
         field, _, text = assignment.partition("=")
         if len(split_values(text)) > 1 and Path(text).exists():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.core.processes import from_first, is_restart
+from clew.core.wording import argument
 from clew.recipes.resolving import check_needs, read_recipe
 from clew.runs.config import Config, resolve
 from clew.runs.directory import (
@@ -71,9 +72,14 @@ def open_resumed(
 def resumes(config: Config, out: Path | None, resume: bool, overwrite: bool) -> bool:
     """Whether a run is resumed: because it is asked for, or because torchrun restarts its processes."""
     if overwrite and resume:
-        raise UserError("--resume continues a run and --overwrite replaces it; leave one of them out")
+        raise UserError(
+            f"{argument('resume', True)} continues a run and {argument('overwrite', True)} replaces it; leave one of"
+            " them out"
+        )
     if overwrite and out is None:
-        raise UserError("--overwrite replaces the run in a folder; name the folder with --out DIR")
+        raise UserError(
+            f"{argument('overwrite', True)} replaces the run in a folder; name the folder with {argument('out')}"
+        )
     if not resume:
         check_needs(config)
     return resume or (is_restart() and from_first(lambda: "yes" if is_started(config, out) else "no") == "yes")
@@ -119,10 +125,12 @@ def new_folder(
         return out
     if is_run(out):
         raise UserError(
-            f"{out} is a run already; resume it with `--resume`, replace it with `--overwrite`, or choose another folder"
+            f"{out} is a run already; resume it with {argument('resume', True)}, replace it with"
+            f" {argument('overwrite', True)}, or choose another"
+            " folder"
         )
     if out.exists() and not is_abandoned(out) and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} exists and is not an empty folder; choose another with --out")
+        raise UserError(f"{out} exists and is not an empty folder; choose another with {argument('out')}")
     return out
 
 
@@ -187,6 +195,6 @@ def newest_run(config: Config, exactly: bool) -> Path:
     if newest is None:
         raise UserError(
             f"below runs/ there is no run of {config.recipe}{' with these settings' if exactly else ''} to resume; "
-            "leave --resume out to start one"
+            f"leave {argument('resume', True)} out to start one"
         )
     return newest

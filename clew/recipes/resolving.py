@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError, command, shortened, unknown
+from clew.core.errors import UserError, shortened, unknown
+from clew.core.wording import argument
 from clew.recipes import RECIPES
 from clew.runs.config import Config, resolve
 from clew.runs.directory import CONFIG, IMPORTED
@@ -58,8 +59,9 @@ def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
     if name not in RECIPES:
         if is_file(path / CONFIG):
             raise UserError(
-                f"{name} is a run, not a recipe; to resume it, add {command('--out', name, '--resume')} to the command"
-                " that started it"
+                f"{name} is a run, not a recipe; to resume it, add {argument('out', name)} and"
+                f" {argument('resume', True)} to the"
+                " call that started it"
             )
         raise unknown("recipe", name, RECIPES)
     return name, overrides

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from clew.core.config import Section
 from clew.core.errors import UserError, shown
+from clew.core.wording import argument_name
 from clew.runs.config import Config
 from clew.runs.settings.explaining import read_section
 from clew.tasks import TASKS, USES
@@ -71,7 +72,7 @@ def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -
         for name, value in given.items()
         if value is not None or name not in fields or takes(use.options, name, None)
     }
-    return read_section(use.options, use.options.over(own_values(config, use.options), given))
+    return read_section(use.options, use.options.over(own_values(config, use.options), given), spell=argument_name)
 
 
 def read_rows(kind: type[Section], given: Any, name: str, first: int = 1) -> list[Any]:

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, SerializeAsAny, Val
 
 from clew.core.config import ModelSection, Part, Section, TaskSection, field_names, one_of, part_of
 from clew.core.errors import UserError, shown, unknown
+from clew.core.wording import argument
 from clew.data.kinds.section import DataSection
 from clew.layers.adapters import ADAPTERS
 from clew.layers.characters import CHARACTERS
@@ -277,7 +278,7 @@ def _member(kind: str, key: str, table: Mapping[str, Any]) -> PlainValidator:
         default = next(iter(table))
         name = value.get(key, default)
         if not isinstance(name, str) or name not in table:
-            raise UserError(f"{unknown(kind, name, table)}; add your own with --code FILE.py")
+            raise UserError(f"{unknown(kind, name, table)}; add your own with {argument('code')}")
         try:
             return table[name].config(**{**value, key: name})
         except ValidationError as error:

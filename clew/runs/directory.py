@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clew.core.errors import UserError, command, shortened
+from clew.core.errors import UserError, shortened
 from clew.core.files import (
     LARGEST_WHOLE,
     PARTIAL,
@@ -38,6 +38,7 @@ from clew.core.files import (
     write_text,
     written_aside,
 )
+from clew.core.wording import argument
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.runs.config import Config, resolve
 from clew.runs.folder.lock import LOCK
@@ -109,8 +110,8 @@ def default_folder(config: Config, runs: Path = Path("runs"), *, again: bool = F
             newest = existing
             if not again and not differences(existing, config):
                 raise UserError(
-                    f"{folder} is a run with exactly these settings; resume it with `--resume`, "
-                    "or start another with `--out DIR` or another seed"
+                    f"{folder} is a run with exactly these settings; resume it with {argument('resume', True)}, "
+                    f"or start another with {argument('out')} or another seed"
                 )
         number += 1
         folder = runs / f"{config.recipe}-{number}"
@@ -142,9 +143,9 @@ def remove_leftovers(folder: Path) -> None:
 def check_empty(out: Path) -> None:
     """Refuse an output folder that is not empty."""
     if is_run(out):
-        raise UserError(f"{out} is a run already; choose another folder with --out")
+        raise UserError(f"{out} is a run already; choose another folder with {argument('out')}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} exists and is not an empty folder; choose another with --out")
+        raise UserError(f"{out} exists and is not an empty folder; choose another with {argument('out')}")
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -266,7 +267,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if expected is not None and tensors_hash(tensors) != expected:
         raise UserError(
             f"{path} is damaged: its content has changed since it was written; copy it again, or resume the run with"
-            " --resume"
+            f" {argument('resume', True)}"
         )
     return tensors
 
@@ -300,10 +301,10 @@ def check_code(folder: Path, code: Path | None) -> None:
     if code is None:
         raise UserError(
             f"{folder} was trained with a user's code, which is never loaded automatically; review {copy} "
-            f"and add `{command('--code', copy)}`"
+            f"and pass {argument('code', str(copy))}"
         )
     if file_hash(code) != file_hash(copy):
         raise UserError(
-            f"{code} is not the file that {folder} was trained with; use its copy {copy}: add"
-            f" `{command('--code', copy)}`, or train again"
+            f"{code} is not the file that {folder} was trained with; use its copy with"
+            f" {argument('code', str(copy))}, or train again"
         )

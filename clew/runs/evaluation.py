@@ -9,6 +9,7 @@ from typing import Any
 
 from clew.baselines.beside import Baselines
 from clew.core.errors import UserError, counted, unknown
+from clew.core.wording import argument_name
 from clew.data.files.text_files import TextString
 from clew.data.kinds.labelled import LABELLED, LabelledData
 from clew.data.kinds.section import DataSection
@@ -160,10 +161,14 @@ def read_parts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]
     if run.config.recipe == IMPORTED and not asked.files and not asked.settings:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to evaluate it on")
     if asked.streams is not None and not learning.is_running:
-        raise UserError(f"--streams is for a language model's own text; this run learns from {learning.reads}")
+        raise UserError(
+            f"{argument_name('streams')} is for a language model's own text; this run learns from {learning.reads}"
+        )
     if (asked.into or asked.pivot) and not has_languages(run):
         name = "into" if asked.into else "pivot"
-        raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
+        raise UserError(
+            f"{argument_name(name)} is for translation between several languages, which {run.folder} does not do"
+        )
     if learning.has_examples:
         config = changed_config(run.config, asked.settings, asked.decoding, asked.files)
         parts = examples_of(run.folder, config, asked.settings, asked.files, say)
@@ -181,9 +186,11 @@ def read_texts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]
     config, learning = run.config, TASKS[run.config.task.name].learns
     if asked.streams is not None:
         if asked.files:
-            raise UserError("--streams is for the run's own text; a FILE is always read as one stream")
+            raise UserError(
+                f"{argument_name('streams')} is for the run's own text; a FILE is always read as one stream"
+            )
         if asked.streams < 1:
-            raise UserError(f"--streams ({asked.streams}) must be at least 1")
+            raise UserError(f"{argument_name('streams')} ({asked.streams}) must be at least 1")
         config = config.model_copy(
             update={"training": config.training.model_copy(update={"evaluate_batch": asked.streams})}
         )
@@ -338,7 +345,10 @@ def score_through(run: Any, config: Config, examples: Any, pivot: str) -> Score:
 
 def check_chooses(run: Any) -> None:
     if not (TASKS[run.config.task.name].is_running and callable(getattr(run.task, "stepper", None))):
-        raise UserError(f"--choices is for language models; {run.folder} is a run of the task {run.config.task.name}")
+        raise UserError(
+            f"{argument_name('choices')} is for language models; {run.folder} is a run of the task"
+            f" {run.config.task.name}"
+        )
 
 
 def score_choices(run: Any, examples: Any, choices: Choices) -> Score:

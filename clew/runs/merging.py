@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from clew.core.errors import UserError
+from clew.core.wording import argument
 from clew.layers.adapters import is_adapted, merge
 from clew.runs.directory import CODE, ENVIRONMENT, METRICS, WEIGHTS, check_empty, write_config, write_weights
 from clew.runs.folder.vocabularies import save_vocabularies
@@ -30,6 +31,7 @@ def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:
         trust_like(out, [folder])
     except OSError as error:
         raise UserError(
-            f"cannot write the merged run to {out}: {error.strerror or error}; choose another folder with --out"
+            f"cannot write the merged run to {out}: {error.strerror or error}; choose another folder with"
+            f" {argument('out')}"
         ) from None
     return Run(out, config, run.vocabularies, run.task)

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from clew.core.errors import UserError, command
+from clew.core.wording import argument
 from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attending.heads import AttendingLayer, attending_layers, cut_to, grouped
 from clew.layers.attention import SelfAttention
@@ -75,7 +76,8 @@ def prune_run(run: Run, off: Iterable[str], out: Path, facts: Mapping[str, Any] 
         trust_like(out, [run.folder])
     except OSError as error:
         raise UserError(
-            f"cannot write the pruned run to {out}: {error.strerror or error}; choose another folder with --out"
+            f"cannot write the pruned run to {out}: {error.strerror or error}; choose another folder with"
+            f" {argument('out')}"
         ) from None
     return Run(out, config, run.vocabularies, task)
 

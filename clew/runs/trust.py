@@ -18,6 +18,7 @@ from typing import Any
 
 from clew.core.errors import UserError, named, shortened
 from clew.core.files import LARGEST_WHOLE, cache_folder, create_private, private_folder, read_json, read_text
+from clew.core.wording import is_command
 
 CONFIG = "config.json"
 FILES = (
@@ -50,6 +51,11 @@ def accepting(accepted: bool = True) -> Iterator[None]:
         yield
     finally:
         ACCEPTING.reset(before)
+
+
+def remedy_of_trust() -> str:
+    """Return how to trust a run, for error messages."""
+    return "add --trust" if is_command() else "load it within `with clew.runs.trust.accepting():`"
 
 
 def config_hash(folder: Path) -> str:
@@ -100,7 +106,7 @@ def check_links(folder: Path) -> None:
     if outside and (folder / CONFIG in outside or not is_trusted(folder)) and not ACCEPTING.get():
         raise UserError(
             f"{outside[0]} is a link to {shortened(os.path.realpath(outside[0]))}, outside the run and this"
-            " folder; if you trust the run add --trust, or replace the link by the file itself"
+            f" folder; if you trust the run, {remedy_of_trust()}, or replace the link by the file itself"
         )
 
 
@@ -124,7 +130,7 @@ def check_path(folder: Path, field: str, path: str, remedy: str) -> None:
     if not is_trusted(folder):
         raise UntrustedPath(
             f"{folder} was not trained here, and its config names {named(path)} ({field}), which is outside the run"
-            f" and this folder; if you trust the run add --trust, {remedy}"
+            f" and this folder; if you trust the run, {remedy_of_trust()}, {remedy}"
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from clew.core.errors import UserError, shown
+from clew.core.wording import in_json, worded
 from clew.serving.connections import AT_ONCE, LONGEST_BACKLOG, Connection, Connections, most_connections
 
 HOST = "127.0.0.1"
@@ -125,7 +126,8 @@ def serve(
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 
-    return asyncio.run(until_ended())
+    with worded(in_json):
+        return asyncio.run(until_ended())
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -58,7 +58,8 @@ PREFIXES = 64 * 2**20
 
 
 class Service:
-    """The routes of runs. `training_profiles` maps names of runs to the profiles of their training data, if available."""
+    """The routes of runs. `training_profiles` maps names of runs to the profiles of their training data, if
+    available."""
 
     def __init__(
         self,

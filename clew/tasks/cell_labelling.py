@@ -20,6 +20,7 @@ from clew.core.graph_batches import rows_to
 from clew.core.modes import evaluating
 from clew.core.reprs import brief
 from clew.core.types import State, Term
+from clew.core.wording import argument_name
 from clew.data.examples import LabelledPixels
 from clew.data.kinds.labelled_pixels import LABELLED_PIXELS
 from clew.data.pictures.label_pictures import cell_levels
@@ -369,7 +370,8 @@ def label_rows(
 def write_label_pictures(labelled: Sequence[LabelledPicture], folder: Path, num_labels: int) -> None:
     if num_labels > MOST_LABELS:
         raise UserError(
-            f"label_pictures can write at most {MOST_LABELS} labels, and this run has {num_labels}; leave it out"
+            f"{argument_name('label_pictures')} can write at most {MOST_LABELS} labels, and this run has"
+            f" {num_labels}; leave it out"
         )
     for picture in labelled:
         path = folder / f"{Path(picture.picture).stem}.png"

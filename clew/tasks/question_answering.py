@@ -28,6 +28,7 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.reprs import brief
 from clew.core.types import State, Term
+from clew.core.wording import argument_name
 from clew.data.examples import Question
 from clew.data.formats import find_format
 from clew.data.kinds.questions import QUESTIONS
@@ -583,14 +584,17 @@ def official_form(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterat
 
 def check_official(task: QuestionAnswering, format: str, options: AnswerOptions) -> None:
     if format == "official" and options.n_best > 1:
-        raise UserError("--official writes exactly one answer for each question; leave --n-best out")
+        raise UserError(
+            f"the official format has exactly one answer for each question; leave {argument_name('n_best')} out"
+        )
 
 
 def question_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[QuestionRow] | None:
     """Read the questions of a file that also has the passages: SQuAD's JSON, or a table."""
     if columns and find_format(path) == "squad":
         raise UserError(
-            f"--{next(iter(columns))} names a column of a table, and {path} is JSON in SQuAD's format; leave it out"
+            f"{argument_name(next(iter(columns)))} names a column of a table, and {path} is JSON in SQuAD's format;"
+            " leave it out"
         )
     questions = read_questions(
         path, with_answers=False, **{"question": data.question, "passage": data.passage, **columns}

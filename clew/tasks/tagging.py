@@ -29,6 +29,7 @@ from clew.core.tag_schemes import (
     tag_spans,
 )
 from clew.core.types import State, Term
+from clew.core.wording import argument
 from clew.data.examples import Sentence
 from clew.data.formats import FORMATS, find_format, formats_named
 from clew.data.kinds.tagged import TAGGED
@@ -555,8 +556,8 @@ def as_inline(each: Answered[SentenceRow, TaggedText]) -> str:
 def check_format(task: Tagger, format: str, options: TagOptions) -> None:
     if format == "spans" and task.scheme is None:
         raise UserError(
-            "--format spans needs phrase tags, such as B-PER, and this run tags single words; use --format conll or"
-            " inline"
+            "the format spans needs phrase tags, such as B-PER, and this run tags single words; use"
+            f" {argument('format', 'conll')} or {argument('format', 'inline')}"
         )
 
 

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.core.wording import argument_name
 from clew.decoding.continuous import Continuous, Wanted
 from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
@@ -61,7 +62,10 @@ class WritingOptions(DecodingConfig, Options):
         beam_options = [name for name in ("beams", "n_best", "early_stop") if requested.get(name) is not None]
         for name in beam_options:
             if method not in (None, "beam") and requested[name] != 1:
-                raise UserError(f"{name} is for beam search, and method is {method}; leave one of them out")
+                raise UserError(
+                    f"{argument_name(name)} is for beam search, and {argument_name('method')} is {method}; leave one"
+                    " of them out"
+                )
         selects_beams = method is None and bool(beam_options)
         return {**own, **({"method": "beam"} if selects_beams else {}), **requested}
 

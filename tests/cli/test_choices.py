@@ -60,7 +60,7 @@ def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> No
 def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(
         clew("classify", gpt, stdin="x"),
-        "--choices is needed, because a language model was not trained to classify; give some, e.g. good,bad",
+        "--choices is needed, because a language model was not trained to classify; give some, e.g. --choices good,bad",
     )
     assert_refused(
         clew("classify", gpt, "--choices", "king", stdin="x"),

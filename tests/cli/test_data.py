@@ -199,8 +199,8 @@ def test_a_folder_a_class_of_sounds_is_counted_by_class(clew: Clew, tmp_path: Pa
         write_wav(tmp_path / "sounds" / name, torch.zeros(4000))
     assert (
         clew("data", str(tmp_path / "sounds")).out
-        == f"{tmp_path}/sounds: one folder per class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest 0.50 s;"
-        " rates: 8,000 Hz (3)\nclasses: dog 2, cat 1\ntrain on it with:\n  clew train classify-sounds"
+        == f"{tmp_path}/sounds: one folder per class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest"
+        " 0.50 s; rates: 8,000 Hz (3)\nclasses: dog 2, cat 1\ntrain on it with:\n  clew train classify-sounds"
         f" data.train={tmp_path}/sounds\n"
     )
 
@@ -211,7 +211,8 @@ def test_a_file_of_vectors_is_told_with_what_reads_it(clew: Clew) -> None:
     assert (
         found.out
         == "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew vectors neighbours vectors.txt WORD\n"
-        "or initialise the word embeddings of a model with them:\n  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
+        "or initialise the word embeddings of a model with them:\n"
+        "  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
     )
     told = json.loads(clew("data", "vectors.txt", "--json").out)
     assert (told["format"], told["width"], told["command"]) == (

@@ -221,7 +221,7 @@ def test_a_run_is_not_written_over(clew: Clew, tmp_path: Path) -> None:
     again = clew("train", "text-lstm", *given, "--out", "run")
     assert_refused(
         again,
-        "run is a run already; resume it with `--resume`, replace it with `--overwrite`, or choose another folder",
+        "run is a run already; resume it with --resume, replace it with --overwrite, or choose another folder",
     )
     write_text(tmp_path, "a letter", "letter.txt")
     assert_refused(
@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_written_is_refused(clew: Clew, tmp_path: Path) 
     assert found.status == 2
     assert (
         found.err.splitlines()[-1]
-        == "clew: cannot write the run to locked/run: Permission denied; choose another place with --out"
+        == "clew: cannot write the run to locked/run: Permission denied; choose another folder with --out"
     )
 
 
@@ -247,7 +247,7 @@ def test_a_folder_below_a_file_is_refused(clew: Clew, tmp_path: Path) -> None:
     assert found.status == 2
     assert (
         found.err.splitlines()[-1]
-        == "clew: cannot write the run to story.txt/run: Not a directory; choose another place with --out"
+        == "clew: cannot write the run to story.txt/run: Not a directory; choose another folder with --out"
     )
 
 
@@ -318,7 +318,7 @@ def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -
     (folder / "config.json").write_text('{"model_type": "bert"}', encoding="utf-8")
     assert f"`clew import '{name}'` converts it to a run" in clew("describe", name).err
     shutil.copytree(FROZEN / "language_model_code" / "run", tmp_path / "b;touch y")
-    assert "and add `--code 'b;touch y/code.py'`" in clew("generate", "b;touch y").err
+    assert "and pass --code 'b;touch y/code.py'" in clew("generate", "b;touch y").err
     shutil.copytree(FROZEN / "classification_adapter" / "run", tmp_path / "c;touch z")
     (tmp_path / "x.conll").write_text("".join(f"a{n} N{n % 2}\n\n" for n in range(20)), encoding="utf-8")
     found = clew(

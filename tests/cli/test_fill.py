@@ -143,7 +143,7 @@ def test_the_pooler_that_was_trained_gives_vectors(clew: Clew, bert: Path) -> No
 
 
 def test_a_run_is_no_recipe(clew: Clew, bert: Path) -> None:
-    told = f"{bert} is a run, not a recipe; to resume it, add --out {bert} --resume to the command that started it"
+    told = f"{bert} is a run, not a recipe; to resume it, add --out {bert} and --resume to the call that started it"
     assert clew("train", bert, "--resume").err == f"clew: {told}\n"
 
 

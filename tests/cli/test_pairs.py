@@ -48,7 +48,8 @@ def write(name: str, text: str) -> None:
         (
             "a\nb\0\n",
             "A\nB\n",
-            "train.de:2: there is a NUL character, so this is not plain text, or it is damaged; repair it, or give another file",
+            "train.de:2: there is a NUL character, so this is not plain text, or it is damaged; repair it, or give"
+            " another file",
         ),
         ("", "A\n", "train.de: the file is empty; give one with text in it"),
     ],
@@ -128,7 +129,8 @@ def test_overlaps_between_given_parts_are_said(clew: Clew) -> None:
     [
         (
             [],
-            "there is no training data; name your pairs with data.train, e.g. `clew train translate data.train=pairs.tsv`",
+            "there is no training data; name your pairs with data.train, e.g."
+            " `clew train translate data.train=pairs.tsv`",
         ),
         (["data.train=p.tsv", "task.measures=[blue]"], "task.measures: unknown measure 'blue'; did you mean 'bleu'?"),
         (["data.train=p.tsv", "task.best=wer"], "unknown value for task.best 'wer'"),

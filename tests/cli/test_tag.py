@@ -80,7 +80,7 @@ def test_tags_of_single_words_stand_behind_them(clew: Clew, taggers: dict[str, P
     )
     assert_refused(
         clew("tag", run, "--format", "spans", stdin=TEXT),
-        "--format spans needs phrase tags, such as B-PER, and this run tags single words; use --format conll or ",
+        "the format spans needs phrase tags, such as B-PER, and this run tags single words; use --format conll or ",
     )
 
 

@@ -146,7 +146,7 @@ def test_a_language_is_asked_for(clew: Clew, translators: dict[str, Path]) -> No
     }
     assert asked["de"]["log_prob"] != asked["fr"]["log_prob"]
     refused = clew("translate", many, stdin="a red fox\n")
-    assert_refused(refused, "this model translates into de, en, fr; choose one (--into on the command line)")
+    assert_refused(refused, "this model translates into de, en, fr; choose one with --into")
     assert_refused(
         clew("translate", many, "--into", "cs", stdin="a\n"),
         "the model was not trained to write 'cs'; it translates into de, en, fr",

@@ -312,7 +312,7 @@ def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Pa
         2,
         "",
         "clew: run was trained with a user's code, which is never loaded automatically; review run/code.py "
-        "and add `--code run/code.py`\n",
+        "and pass --code run/code.py\n",
     )
     assert clew("generate", "run", "the", "--max-new", 5, "--code", code).out.startswith("the")
     assert clew("evaluate", "run", "--code", "run/code.py").status == 0

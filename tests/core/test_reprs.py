@@ -27,11 +27,11 @@ from clew.tasks.uses.filling import Filled, Guess
 from clew.tasks.uses.generation import Generated
 from clew.training.callbacks import Ended, Evaluated, Saved
 from clew.training.fitting import Fit
-from clew.training.records import Record, Sent
+from clew.training.records import HostCopy, Record
 
 LONG = "word " * 400
 IDS = list(range(400))
-RECORD = Record(3, 0, 0.1, 10, {"loss": 2.0}, Sent(torch.ones(2)))
+RECORD = Record(3, 0, 0.1, 10, {"loss": 2.0}, HostCopy(torch.ones(2)))
 RESULTS: dict[str, Any] = {
     "Generated('To be or not', log_prob=-1.5)": Generated("To be", " or not", IDS, -1.5),
     "Translation('eine Katze', log_prob=-0.5)": Translation("a cat", "eine Katze", IDS, -0.5, -0.1),

@@ -94,7 +94,8 @@ def conllu(sentences: Iterable[str], comment: str = "") -> str:
     for number, sentence in enumerate(sentences):
         words = sentence.split()
         rows = [
-            f"{place}\t{word}\t{word}\t{'VERB' if place == len(words) else 'NOUN'}\t{'VBZ' if place == len(words) else 'NN'}"
+            f"{place}\t{word}\t{word}\t{'VERB' if place == len(words) else 'NOUN'}"
+            f"\t{'VBZ' if place == len(words) else 'NN'}"
             f"\tNumber={'Plur' if (place + number) % 2 else 'Sing'}\t{0 if place == len(words) else len(words)}"
             f"\t{'root' if place == len(words) else 'nsubj'}\t_\t_"
             for place, word in enumerate(words, start=1)

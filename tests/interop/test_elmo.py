@@ -1,6 +1,7 @@
 """AllenNLP's ELMo against its equations over its own files in NumPy."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,9 @@ def test_what_cannot_be_carried_is_refused(tmp_path: Path, capsys: pytest.Captur
 
 def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     faults: dict[str, dict[str, Any]] = {
-        "has no CNN_proj/b_proj": {"CNN_proj/b_proj": None},
+        "has no CNN_proj/b_proj, which its options require; use the options and weights of the same model": {
+            "CNN_proj/b_proj": None
+        },
         "projection.weight have the shape 4 x 8, but the options require 4 x 7": {"CNN_proj/W_proj": (8, 4)},
         "has weights that clew has no place for: CNN/W_cnn_2": {"CNN/W_cnn_2": (1, 1)},
         "should have 261 rows": {"char_embed": (262, 3)},
@@ -175,5 +178,45 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="use_skip_connections is False; clew computes ELMo with True"):
         import_checkpoint(tmp_path, tmp_path / "run")
     options.write_text("{}")
-    with pytest.raises(UserError, match="is not an options file of ELMo"):
+    with pytest.raises(UserError, match="is not an options file of ELMo: KeyError .*; copy it again"):
+        import_checkpoint(tmp_path, tmp_path / "run")
+
+
+def with_option(section: str, name: str, value: Any) -> dict[str, Any]:
+    return {**OPTIONS, section: {**OPTIONS[section], name: value}}
+
+
+SIZES: dict[str, dict[str, Any]] = {
+    r"the sizes and at least one filter must be whole numbers, not \[2, 3, 4, 6, 2\]; copy it again": with_option(
+        "char_cnn", "filters", []
+    ),
+    r"must be whole numbers, not \[2, 3, '4', 6, 2, 1.*; copy it again": with_option("lstm", "projection_dim", "4"),
+    r"the filters sum to projection_dim \(7\), so this model has no projection after them, which clew's ELMo needs;"
+    " use a model whose filters have another sum": with_option("lstm", "projection_dim", 7),
+}
+
+
+@pytest.mark.parametrize("complaint", SIZES)
+def test_sizes_that_clew_cannot_build_are_refused(complaint: str, tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "elmo_options.json").write_text(json.dumps(SIZES[complaint]))
+    with pytest.raises(UserError, match=complaint):
+        import_checkpoint(tmp_path, tmp_path / "run")
+
+
+def test_a_folder_of_two_models_is_refused(tmp_path: Path) -> None:
+    make(tmp_path)
+    (tmp_path / "other_options.json").write_text(json.dumps(OPTIONS))
+    with pytest.raises(
+        UserError, match=r"has 2 files \*options.json, but an ELMo model has one; keep one model per folder"
+    ):
+        import_checkpoint(tmp_path, tmp_path / "run")
+
+
+def test_the_package_that_reads_the_weights_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(
+        UserError, match=r"reading ELMo's weights \(HDF5\) needs h5py; `pip install 'clew\[elmo\]'`"
+    ):
         import_checkpoint(tmp_path, tmp_path / "run")

@@ -65,6 +65,17 @@ def index(name: str, *, link: bool = False) -> Callable[[Path], None]:
     return change
 
 
+def two_shards(folder: Path) -> None:
+    """Two shards, each of which has every tensor."""
+    names = list(load_file(folder / WEIGHTS))
+    for shard in ("1.safetensors", "2.safetensors"):
+        (folder / shard).write_bytes((folder / WEIGHTS).read_bytes())
+    (folder / WEIGHTS).unlink()
+    (folder / INDEX).write_text(
+        json.dumps({"weight_map": {names[0]: "1.safetensors", **dict.fromkeys(names[1:], "2.safetensors")}})
+    )
+
+
 def file(name: str, content: bytes | None, *, without: str = "") -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         if without:
@@ -145,7 +156,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a tensor too few": (tensors(**{BIAS: None}), r"has no tensor cls.predictions.bias"),
     "a tied weight that is another": (
         tensors(cls__predictions__decoder__weight=torch.ones(54, 16)),
-        r"cls.predictions.decoder.weight and bert.embeddings.word_embeddings.weight differ",
+        r"cls.predictions.decoder.weight and bert.embeddings.word_embeddings.weight differ, though config.json says that"
+        r" they are tied \(tie_word_embeddings\); set that field to false, or save the checkpoint again",
     ),
     "a tensor of eight bits": (
         tensors(**{BIAS: torch.zeros(54).to(torch.float8_e4m3fn)}),
@@ -163,7 +175,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "no config": (file(CONFIG, None), r"is not a checkpoint that clew knows"),
     "a config that is no JSON": (file(CONFIG, b"{"), r"config.json is not JSON"),
     "a config that is a list": (file(CONFIG, b"[]"), r"config.json should hold a JSON object, not \[\]"),
-    "no weights": (file(WEIGHTS, None), r"has no model.safetensors, and no model.safetensors.index.json"),
+    "no weights": (
+        file(WEIGHTS, None),
+        r"has no model.safetensors, and no model.safetensors.index.json with shards; copy the weights into it",
+    ),
     "a pickle": (
         file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS),
         r"may be a pickle, .*transformers.BertForMaskedLM.from_pretrained\(sys.argv\[1\]\).* .*tiny$",
@@ -181,13 +196,34 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         fields(vocab_size=30),
         r"the tokenizer has 54 tokens, but the model has 30",
     ),
-    "an index without a map": (file(INDEX, b"{}", without=WEIGHTS), r"has no weight_map"),
+    "an index without a map": (
+        file(INDEX, b"{}", without=WEIGHTS),
+        r"has no weight_map from tensors to files; copy it again",
+    ),
+    "a tensor in two shards": (two_shards, r"2.safetensors: the tensor \S+ is also in 1.safetensors; copy the"),
+    "a label without a name": (
+        fields(architectures=["BertForSequenceClassification"], id2label={"0": "a", "2": "b"}),
+        r"id2label must name the labels 0 to 1, not {'0': 'a', '2': 'b'}; copy it again, or give every label a name",
+    ),
+    "two labels of one name": (
+        fields(architectures=["BertForSequenceClassification"], id2label={"0": "a", "1": "a"}),
+        r"id2label has a name twice: {'0': 'a', '1': 'a'}; give every label its own",
+    ),
+    "an unknown kind of answer": (
+        fields(architectures=["BertForSequenceClassification"], problem_type="ranking"),
+        r"problem_type is 'ranking'; known: single_label_classification, multi_label_classification, regression",
+    ),
+    "a regression of several numbers": (
+        fields(architectures=["BertForSequenceClassification"], problem_type="regression"),
+        r"the model predicts 2 numbers per text, but clew predicts one; use a model with one label",
+    ),
     "a shard that is missing": (index("other.safetensors"), r"names other.safetensors, which is missing"),
     "a path above": (index("../elsewhere.safetensors"), r"names '../elsewhere.safetensors', which is outside"),
     "an absolute path": (index("/etc/passwd"), r"names '/etc/passwd', which is outside"),
     "a vocabulary of a million millions": (
         fields(vocab_size=10**12),
-        r"vocab_size \(1000000000000\) is above 54: no tensor of the checkpoint has a side as long",
+        r"vocab_size \(1000000000000\) is above 54: no tensor of the checkpoint has a side as long; copy the checkpoint"
+        " again",
     ),
     "a width of a thousand millions": (
         fields(hidden_size=10**9, num_attention_heads=1),

@@ -275,7 +275,12 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
         """A layer of someone's."""
 
     layer = nn.TransformerEncoderLayer(8, 2, 12)
+    biased = nn.TransformerEncoderLayer(8, 2, 12)
+    biased.self_attn = nn.MultiheadAttention(8, 2, add_bias_kv=True)
     faults: dict[str, nn.Module] = {
+        "clew has no attention layer with add_bias_kv, add_zero_attn, kdim or vdim; build the layer without them": (
+            nn.TransformerEncoder(biased, 1, enable_nested_tensor=False)
+        ),
         "from_torch does not know Linear; known: RNN, LSTM, GRU, TransformerEncoder": nn.Linear(2, 2),
         "the layer Mine is not known; known: TransformerEncoderLayer": nn.TransformerEncoder(Mine(8, 2), 1),
         "the activation sigmoid of a Transformer's layer is not known; known: relu, gelu, silu, tanh": (

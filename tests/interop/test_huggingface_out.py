@@ -10,10 +10,10 @@ from clew.core.errors import UserError
 from clew.interop.exporting import export_run
 from clew.interop.huggingface.writing import write_huggingface
 from clew.runs.build import build_task
-from clew.runs.config import resolve
+from clew.runs.config import EmbeddingConfig, resolve
 from clew.runs.loaded import Run
 from clew.text.labels import Labels
-from clew.text.train import framed_as_bert, train_bpe, train_character, train_wordpiece
+from clew.text.train import framed_as_bert, train_bpe, train_character, train_word, train_wordpiece
 from tests.interop.checkpoints import TEXTS, randomised, transformers
 from tests.interop.test_huggingface import ids_of, ours_of, theirs_of
 from tests.interop.untrained import RUNS, untrained
@@ -104,6 +104,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+DYNAMIC = {"name": "dynamic", "original_max_length": 32}
+REFUSED |= {
+    r"starts at model.max_length \(64\), but this run's starts at original_max_length \(32\); use format='onnx' or"
+    " format='torch'": ("bpe", {"family": "llama", "max_length": 64, "rotary_scaling": DYNAMIC}, LANGUAGE),
+}
+
+
 @pytest.mark.parametrize("complaint", REFUSED)
 def test_what_no_class_of_theirs_computes_is_named(complaint: str, tmp_path: Path) -> None:
     tokenizer, model, task = REFUSED[complaint]
@@ -114,6 +121,19 @@ def test_what_no_class_of_theirs_computes_is_named(complaint: str, tmp_path: Pat
     vocabularies = {"tokenizer": TOKENIZERS[tokenizer](), "labels": Labels(["a", "b"]), "tags": Labels(["a", "b"])}
     run = Run(tmp_path, config, vocabularies, build_task(config, vocabularies, to_train=False))
     with pytest.raises(UserError, match=complaint):
+        write_huggingface(run, tmp_path)
+
+
+def test_embeddings_that_no_class_of_theirs_has_are_refused(tmp_path: Path) -> None:
+    model = {"family": "gpt", "dim": 16, "num_heads": 2}
+    config = resolve({"recipe": "mine", "text": {"tokenizer": "word"}, "model": model, "task": LANGUAGE})
+    config = config.model_copy(update={"embedding": EmbeddingConfig(characters="cnn")})
+    vocabularies = {"tokenizer": train_word(TEXTS)}
+    run = Run(tmp_path, config, vocabularies, build_task(config, vocabularies, to_train=False))
+    with pytest.raises(
+        UserError,
+        match="GPT2LMHeadModel embeds tokens only, but this run reads more .the section embedding.; use format='onnx'",
+    ):
         write_huggingface(run, tmp_path)
 
 

@@ -164,8 +164,8 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
     whole, tokens = path.read_bytes(), beside.read_bytes()
     faults = {
         "has a header of 28": whole[:20],
-        "is cut short": whole[:-4],
-        "not a llama2.c checkpoint of version 0": whole + b"1234",
+        r"bytes, but its header \(dim=16, .*\) requires .*; it is cut short: copy it again": whole[:-4],
+        "it is not a llama2.c checkpoint of version 0: write it again with llama2.c's export.py": whole + b"1234",
         "has version 3 of the llama2.c format; clew reads 0, 1 and 2": struct.pack("<2i", 0x616B3432, 3) + whole[8:],
         "version 2 has a header of 256; it is cut short": struct.pack("<2i", 0x616B3432, 2) + whole[8:200],
         "its header says dim=-1": b"\xff\xff\xff\xff" + whole[4:],
@@ -186,11 +186,14 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
         with pytest.raises(UserError, match=complaint):
             import_checkpoint(path, tmp_path / "run")
     path.write_bytes(whole)
-    for complaint, content in {"cut short": tokens[:-1], "has 269 tokens, but the model has 271": tokens[:-18]}.items():
+    for complaint, content in {
+        "is not a llama2.c tokenizer, or is cut short; copy it again": tokens[:-1],
+        "has 269 tokens, but the model has 271": tokens[:-18],
+    }.items():
         beside.write_bytes(content)
         with pytest.raises(UserError, match=complaint):
             import_checkpoint(path, tmp_path / "run")
     beside.unlink()
-    with pytest.raises(UserError, match="tokenizer.bin is missing"):
+    with pytest.raises(UserError, match="tokenizer.bin is missing; put the checkpoint's tokenizer beside it, under"):
         import_checkpoint(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()

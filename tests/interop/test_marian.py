@@ -257,10 +257,20 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     rotary = config.model_copy(update={"model": config.model.model_copy(update={"position": "rotary"})})
     with pytest.raises(UserError, match="Marian has sinusoidal positions"):
         write_huggingface(Run(tmp_path, rotary, vocabularies, task), tmp_path)
+    listed = config.model_copy(update={"model": config.model.model_copy(update={"decoder_layers": ["attention"]})})
+    with pytest.raises(
+        UserError,
+        match="Marian has layers of attention and feed-forward networks only, but model.decoder_layers lists others; use"
+        " format='onnx'",
+    ):
+        write_huggingface(Run(tmp_path, listed, vocabularies, task), tmp_path)
 
 
 def test_tokenizers_that_lack_a_file_or_have_wrong_ids_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no source.spm"):
+    with pytest.raises(
+        UserError,
+        match="has no source.spm; copy all tokenizer files of the checkpoint into it: source.spm, target.spm, vocab",
+    ):
         marian_tokenizers(tmp_path)
     for name in ("source", "target"):
         learn(TEXTS, tmp_path / name, model_type="unigram", vocab_size=40).rename(tmp_path / f"{name}.spm")

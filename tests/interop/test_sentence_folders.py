@@ -100,6 +100,11 @@ def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="this file has Transformer, Dense"):
         sentence_task(tmp_path, None)  # type: ignore[arg-type]
+    (tmp_path / MODULES).write_text(json.dumps([{"type": "a.Transformer"}]))
+    with pytest.raises(
+        UserError, match="modules.json must list modules, each with its type and its path; copy it again"
+    ):
+        import_checkpoint(tmp_path, tmp_path / "run")
 
 
 def test_an_encoder_s_options_are_in_its_own_folder_and_a_prompt_is_refused(tmp_path: Path) -> None:
@@ -114,6 +119,15 @@ def test_an_encoder_s_options_are_in_its_own_folder_and_a_prompt_is_refused(tmp_
         (tmp_path / name).write_text(json.dumps(content))
     task = sentence_task(tmp_path, Understood({}, {}, 5)).task
     assert (task["pooling"], task["longest"], task["normalise"]) == ("first", 7, False)
+    options = tmp_path / "0_Transformer" / "sentence_roberta_config.json"
+    options.write_text(json.dumps({"do_lower_case": True}))
+    with pytest.raises(
+        UserError,
+        match="do_lower_case is true, but clew leaves case to the tokenizer; give the tokenizer a lower-casing"
+        " normalizer and set do_lower_case to false",
+    ):
+        sentence_task(tmp_path, Understood({}, {}, 5))
+    options.write_text("{}")
     (tmp_path / PROMPTS).write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}))
     with pytest.raises(
         UserError,

@@ -203,7 +203,8 @@ def test_a_file_takes_the_place_of_examples() -> None:
         listed_settings("classify", [], {"train": Path("a.csv"), "valid": ROWS})
     with pytest.raises(
         UserError,
-        match=r"'a.csv' is a file, but a string is taken as the text itself; to read the file, pass pathlib.Path\('a.csv'\)",
+        match=r"'a.csv' is a file, but a string is taken as the text itself; to read the file, pass"
+        r" pathlib.Path\('a.csv'\)",
     ):
         listed_settings("text-lstm", [], "a.csv")
 

@@ -77,7 +77,7 @@ def test_another_recipes_run_is_not_resumed(tmp_path: Path) -> None:
 def test_a_folder_with_something_in_it_is_not_written_over(tmp_path: Path) -> None:
     Path("full").mkdir()
     Path("full/letter.txt").write_text("dear reader")
-    with pytest.raises(UserError, match="full exists and is not an empty folder; choose another with out=DIR"):
+    with pytest.raises(UserError, match="full exists and is not an empty folder; choose another with out=..."):
         clew.train("text-lstm", *lstm_settings(tmp_path), out="full")
 
 

@@ -58,8 +58,8 @@ def test_a_run_of_the_same_settings_is_to_be_resumed() -> None:
     new_run("runs/text-lstm", "seed=1")
     new_run("runs/text-lstm-2", "seed=2")
     message = (
-        "runs/text-lstm is a run with exactly these settings; resume it with `--resume`, or start another with `--out"
-        " DIR` or another seed"
+        "runs/text-lstm is a run with exactly these settings; resume it with resume=True, or start another with out=..."
+        " or another seed"
     )
     with pytest.raises(UserError, match=message):
         default_folder(config_of("text-lstm", ["seed=1"]))
@@ -145,7 +145,8 @@ def test_missing_weights_are_said_to_be_missing(run: Path) -> None:
     (run / "model.safetensors").unlink()
     with pytest.raises(
         UserError,
-        match="run/model.safetensors is missing; the run has not reached its first evaluation, or was copied incompletely",
+        match="run/model.safetensors is missing; the run has not reached its first evaluation, or was copied"
+        " incompletely",
     ):
         load_run(run)
 
@@ -186,8 +187,9 @@ def test_a_changed_tokenizer_is_refused(run: Path) -> None:
     path = run / "vocabulary" / "tokenizer.json"
     path.write_text(path.read_text().replace('"a": ', '"A": '))
     message = (
-        "run/vocabulary/tokenizer.json is damaged: it differs from the file that the run was trained with; copy it again, or train"
-        " again"
+        "run/vocabulary/tokenizer.json is damaged: it differs from the file that the run was trained with; copy it"
+        " again, or"
+        " train again"
     )
     with pytest.raises(UserError, match=message):
         load_run(run)
@@ -218,17 +220,14 @@ def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
     check_code(run, None)
     keep_code(run, code)
     message = (
-        "run was trained with a user's code, which is never loaded automatically; review run/code.py and add `--code"
-        " run/code.py`"
+        "run was trained with a user's code, which is never loaded automatically; review run/code.py and pass"
+        " code='run/code.py'"
     )
     with pytest.raises(UserError, match=message):
         load_run(run)
     load_run(run, code=code)
     code.write_text("x = 2\n")
-    message = (
-        "mine.py is not the file that run was trained with; use its copy run/code.py: add `--code run/code.py`, or train"
-        " again"
-    )
+    message = "mine.py is not the file that run was trained with; use its copy with code='run/code.py', or train again"
     with pytest.raises(UserError, match=message):
         load_run(run, code=code)
 
@@ -300,7 +299,7 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
     for stranger in ("notes.txt", "checkpoints"):
         (left_behind(stranger + "-folder") / stranger).write_text("mine")
         with pytest.raises(
-            UserError, match=f"{stranger}-folder exists and is not an empty folder; choose another with --out"
+            UserError, match=f"{stranger}-folder exists and is not an empty folder; choose another with out=..."
         ):
             run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path(stranger + "-folder"))
     Path("code").mkdir()

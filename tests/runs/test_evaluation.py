@@ -105,7 +105,7 @@ def test_a_language_model_chooses_labels(runs: dict[str, Run]) -> None:
     assert {"accuracy", "macro_f1"} <= evaluation.measures.keys() and len(evaluation.scores) == 6
     with pytest.raises(UserError, match="choices= needs labelled texts; pass them as data="):
         runs["text"].evaluate(choices=["good", "bad"])
-    with pytest.raises(UserError, match="choices= is for language models; .* is a run of the task classification"):
+    with pytest.raises(UserError, match="choices is for language models; .* is a run of the task classification"):
         runs["classifier"].evaluate(ROWS, choices=["pos", "neg"])
 
 
@@ -133,16 +133,16 @@ def test_mistakes_are_told(runs: dict[str, Run]) -> None:
         ),
         (lambda: run.evaluate(ROWS, choises=["a", "b"]), "unknown keyword 'choises'; did you mean choices?"),
         (lambda: run.evaluate(ROWS, beams=3), "unknown keyword 'beams'; did you mean decoding__beams or task__beams?"),
-        (lambda: run.evaluate(ROWS, pivot="de"), "pivot= is for translation between several languages"),
+        (lambda: run.evaluate(ROWS, pivot="de"), "pivot is for translation between several languages"),
         (
             lambda: run.evaluate(streams=3),
-            "streams= is for a language model's own text; this run learns from labelled texts",
+            "streams is for a language model's own text; this run learns from labelled texts",
         ),
         (
             lambda: runs["text"].evaluate("a text", decoding__beams=2),
             "decoding__beams=2 is for tasks with a target",
         ),
-        (lambda: runs["text"].evaluate(streams=0), "streams= (0) must be at least 1"),
+        (lambda: runs["text"].evaluate(streams=0), "streams (0) must be at least 1"),
         (lambda: run.evaluate([]), "data= has no examples for the part 'data'; pass a list with at least one"),
     ):
         with pytest.raises(UserError) as caught:

@@ -263,7 +263,7 @@ def test_a_file_of_a_run_that_is_a_link_to_another_place_is_not_read(
     found, opened = read_by(["classify", str(elsewhere), "the wall", "--device", "cpu"])
     assert str(tmp_path / "secret" / "file") not in opened
     assert (
-        f"{elsewhere / name} is a link to {tmp_path}" in found.err and "if you trust the run add --trust" in found.err
+        f"{elsewhere / name} is a link to {tmp_path}" in found.err and "if you trust the run, add --trust" in found.err
     )
     assert command("classify", str(elsewhere), "the wall", "--device", "cpu", "--trust").status == 0
 

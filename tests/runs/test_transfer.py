@@ -100,7 +100,7 @@ def test_a_merged_adapter_is_the_same_run_without_its_base(bert: Path, tmp_path:
     classifier(tmp_path, Path("merged"), out="again")  # and another can stand on it
     with pytest.raises(UserError, match="merged has no adapter to merge: its weights are already complete"):
         merge_run(Path("merged"), Path("other"))
-    with pytest.raises(UserError, match="merged is a run already; choose another folder with --out"):
+    with pytest.raises(UserError, match="merged is a run already; choose another folder with out=..."):
         merge_run(Path("run"), Path("merged"))
 
 

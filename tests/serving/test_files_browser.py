@@ -46,7 +46,9 @@ def drop(page: Any, file: Path) -> None:
           const held = new DataTransfer();
           held.items.add(new File([bytes], name));
           for (const kind of ["dragenter", "dragover", "drop"])
-            document.querySelector(".drop").dispatchEvent(new DragEvent(kind, { dataTransfer: held, bubbles: true, cancelable: true }));
+            document
+              .querySelector(".drop")
+              .dispatchEvent(new DragEvent(kind, { dataTransfer: held, bubbles: true, cancelable: true }));
         }""",
         [b64encode(file.read_bytes()).decode(), file.name],
     )

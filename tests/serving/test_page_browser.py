@@ -357,9 +357,11 @@ def test_the_bar_of_a_next_token_is_as_long_as_its_probability(page: Any, server
     open_view(page, server, "write", "lstm", text="the walls")
     found = page.evaluate("""async () => {
             const body = JSON.stringify({ runs: ['lstm'], text: 'the walls', top: 20 });
-            const asked = await fetch('api/step', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+            const headers = { 'content-type': 'application/json' };
+            const asked = await fetch('api/step', { method: 'POST', headers, body });
             const bars = [...document.querySelectorAll('.candidates .bar')].slice(0, 3);
-            return [(await asked.json()).next.probabilities, bars.map((bar) => bar.firstChild.offsetWidth / bar.offsetWidth)];
+            const widths = bars.map((bar) => bar.firstChild.offsetWidth / bar.offsetWidth);
+            return [(await asked.json()).next.probabilities, widths];
         }""")
     assert found[1] == pytest.approx(found[0][:3], abs=0.005)
 

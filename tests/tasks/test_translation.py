@@ -176,7 +176,7 @@ def test_the_language_that_is_asked_for_is_read_and_shown() -> None:
     assert len({translations[0].log_prob for translations in asked.values()}) == 3
     assert asked["fr"][0].attention.source.words == ["<2fr>", "ein", "Hund", "<eos>"]  # type: ignore[union-attr]
     for into, sentence in (
-        ("", r"translates into de, en, fr; choose one \(--into"),
+        ("", r"translates into de, en, fr; choose one with into=..."),
         ("cs", "not trained to write 'cs'; it translates into de, en, fr"),
     ):
         with pytest.raises(UserError, match=sentence):

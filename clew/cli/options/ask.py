@@ -3,7 +3,6 @@ answers as they come."""
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -58,10 +57,9 @@ def ask(
     check_texts(options, row_values(options), names_files=use.names_files)
     if options.out and not Path(options.out).parent.is_dir():
         raise UserError(f"no such folder for --out: {Path(options.out).parent}; create it first")
-    with as_flags(use.options.model_fields):
-        use_options = read_options(use, config, {**chosen_options(options, use, runs[0]), **extra})
-        row_type = use.row_type(config.data, use_options)
-        tasks = [run.task for run in (*runs, *load_helper(options, use, use_options))]
+    use_options = read_options(use, config, {**chosen_options(options, use, runs[0]), **extra})
+    row_type = use.row_type(config.data, use_options)
+    tasks = [run.task for run in (*runs, *load_helper(options, use, use_options))]
     format = options.format or next(iter(use.formats), "json")
     if use.check is not None:
         use.check(tasks[0], format, use_options)
@@ -77,7 +75,7 @@ def ask(
             answers_kept.extend(batch if use.remarks is not None else ())
             yield batch
 
-    with errors_at(place), as_flags(use.options.model_fields):
+    with errors_at(place):
         pieces = None
         if (
             use.stream is not None
@@ -196,25 +194,6 @@ def chosen_options(options: argparse.Namespace, use: Any, run: Any) -> dict[str,
 
 def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-class as_flags:
-    """Context manager that replaces field names by their flags in error messages."""
-
-    def __init__(self, names: Mapping[str, Any]):
-        self.names = names
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        from clew.core.errors import UserError
-
-        if isinstance(error, UserError) and self.names:
-            words = "|".join(map(re.escape, self.names))
-            places = rf"^({words})(?= )|(?<=; )({words})(?= has )|(?<=, and |, but )({words})(?= is )|(?<=is for )({words})\b"
-            sentence = re.sub(places, lambda match: flag(match[0]), str(error))
-            if sentence != str(error):
-                raise UserError(sentence) from None
 
 
 def row_values(options: argparse.Namespace) -> dict[str, str]:

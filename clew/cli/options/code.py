@@ -8,12 +8,13 @@ from types import ModuleType
 
 from clew.core.errors import UserError
 from clew.core.files import file_hash
+from clew.core.wording import argument_name
 
 
 def load_code(path: Path) -> ModuleType:
     """Import the file, once for the same content; report an error in it with its file and line."""
     if not path.is_file():
-        raise UserError(f"no such file: {path}; --code takes the path of a Python file")
+        raise UserError(f"no such file: {path}; {argument_name('code')} takes the path of a Python file")
     if path.suffix != ".py":
         raise UserError(f"{path} is not a Python file; --code takes one that ends in .py")
     name = f"clew_user_code_{file_hash(path)[:16]}"

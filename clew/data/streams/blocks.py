@@ -17,6 +17,7 @@ from typing import IO, NamedTuple, Protocol
 
 from clew.core.errors import UserError
 from clew.core.files import open_file
+from clew.core.wording import argument
 from clew.data.files.encodings import detect_encoding
 from clew.data.files.folders import ending
 from clew.data.files.given_files import check_encoding, given_encoding
@@ -73,7 +74,7 @@ class FileState(NamedTuple):
             fault = f"it can no longer be read ({error.strerror or error})"
         raise UserError(
             f"{self.path}: {fault}; restore it, make sure that no other program writes to it, and continue with"
-            " --resume"
+            f" {argument('resume', True)}"
         )
 
 
@@ -145,8 +146,8 @@ class ByteRange:
                 problem = f"this is not JSON: {why(error)}"
             if problem:
                 raise UserError(
-                    f"{self.place(first, number)}: {problem}; correct the line, and continue with --resume if training"
-                    " had begun"
+                    f"{self.place(first, number)}: {problem}; correct the line, and continue with"
+                    f" {argument('resume', True)} if training had begun"
                 )
             try:
                 document = text_in(values, self.field, "")

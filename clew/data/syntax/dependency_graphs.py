@@ -55,7 +55,8 @@ def dependency_edges(
 
     next, previous    from every word to the one behind it, or before it
     up, down          from every word to its heads, or from these to it
-    forward           of up and down those that lead to a later word: with `next` all edges go along the sentence, and make no cycle
+    forward           of up and down those that lead to a later word: with `next` all edges go along the sentence, and
+                      make no cycle
     """
     if sentence.edges is not None:
         return list(sentence.edges)

@@ -1,6 +1,7 @@
 """The beginning of a language model's own corpus, for instruments without a given text."""
 
 from clew.core.errors import UserError
+from clew.core.wording import argument
 from clew.data.files.text_files import beginning
 from clew.data.notes import Notes
 from clew.instruments.subjects.subject import Subject
@@ -30,4 +31,6 @@ def corpus_text(run: Run, part: str, characters: int) -> str:
             TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters
         )
     except UserError as error:
-        raise UserError(f"{str(error).rstrip('.')}; that is the run's own text; give another (text=...)") from None
+        raise UserError(
+            f"{str(error).rstrip('.')}; that is the run's own text; give another with {argument('text')}"
+        ) from None

@@ -119,10 +119,7 @@ def written_body(model: BERTConfig, *, skipped: int = 0) -> dict[str, Any]:
 
 
 def write(model: BERTConfig, out: Outgoing) -> dict[str, Any]:
-    if model.num_segments == 0:
-        raise UserError(
-            "BERT adds a vector for the segment of each token, which this run does not (model.num_segments=0)"
-        )
+    assert model.num_segments, "a run without segments is written as DistilBERT"
     return {"model_type": "bert", "pad_token_id": out.tokenizer.pad or 0, **written_body(model)}
 
 

@@ -84,7 +84,7 @@ def weight_files(folder: Path) -> list[Path]:
         raise (
             pickled(folder / pickles[0])
             if pickles
-            else UserError(f"{folder} has no {WEIGHTS}, and no {INDEX} with shards")
+            else UserError(f"{folder} has no {WEIGHTS}, and no {INDEX} with shards; copy the weights into it")
         )
     weights = read_object(folder / INDEX).get("weight_map")
     if not isinstance(weights, dict) or not weights or not all(isinstance(name, str) for name in weights.values()):

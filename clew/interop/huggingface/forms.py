@@ -37,7 +37,8 @@ read = tokenizer(" ".join(words), return_tensors="pt")
 with torch.no_grad():
     best = model(**read).logits[0].argmax(-1).tolist()
 starts = [len(" ".join([*words[:number], ""])) for number in range(len(words))]
-tags = [model.config.id2label[best[read.char_to_token(start)]] for start in starts]  # a word's tag is that of its first piece
+# a word's tag is that of its first piece:
+tags = [model.config.id2label[best[read.char_to_token(start)]] for start in starts]
 """
 # A head of transformers has one label for each learnt tag, so the card's code converts them to IOB2.
 PLAIN = """
@@ -47,7 +48,10 @@ def begins(before, tag):
 
 
 # the model predicts {scheme}; convert to IOB2, with B- on a phrase's first word and I- on its others:
-tags = [tag if tag == "O" else ("B" if begins(before, tag) else "I") + tag[1:] for before, tag in zip(["O", *tags], tags)]
+tags = [
+    tag if tag == "O" else ("B" if begins(before, tag) else "I") + tag[1:]
+    for before, tag in zip(["O", *tags], tags)
+]
 """
 
 

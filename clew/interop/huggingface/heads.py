@@ -30,7 +30,8 @@ def labels_of(fields: Fields) -> Labels:
     names = [id_to_name.get(str(number), id_to_name.get(number)) for number in range(len(id_to_name))]
     if not all(isinstance(name, str) for name in names):
         raise UserError(
-            f"{fields.path}: id2label should name the labels 0 to {len(id_to_name) - 1}, not {shown(id_to_name)}"
+            f"{fields.path}: id2label must name the labels 0 to {len(id_to_name) - 1}, not {shown(id_to_name)}; copy it"
+            " again, or give every label a name"
         )
     if len(set(names)) < len(names):
         raise UserError(f"{fields.path}: id2label has a name twice: {shown(id_to_name)}; give every label its own")
@@ -154,7 +155,10 @@ def answer_of(fields: Fields) -> tuple[str, Labels]:
     if problem not in PROBLEMS:
         raise UserError(f"{fields.path}: problem_type is {shown(problem)}; known: {', '.join(PROBLEMS)}")
     if problem == "regression" and len(labels) != 1:
-        raise UserError(f"{fields.path}: a regression of {len(labels)} numbers; clew predicts one number per text")
+        raise UserError(
+            f"{fields.path}: the model predicts {len(labels)} numbers per text, but clew predicts one; use a model with"
+            " one label"
+        )
     kind = PROBLEMS[problem]
     return kind, Labels(["number"]) if kind == "number" else labels
 

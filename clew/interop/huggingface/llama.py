@@ -8,6 +8,7 @@ from clew.interop.huggingface.architecture import Architecture, Outgoing
 from clew.interop.huggingface.fields import Fields
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.huggingface.heads import embedder, writer
+from clew.interop.huggingface.tokenizer_writing import other_formats
 from clew.interop.weight_maps import Entry, entry, repeated
 from clew.models.llama import LlamaConfig
 
@@ -165,7 +166,8 @@ def written_scaling(model: LlamaConfig) -> dict[str, Any] | None:
     theirs, options = next((theirs, options) for theirs, (ours, options) in SCALINGS.items() if ours == name)
     if name == "dynamic" and scaling_options.get("original_max_length", model.max_length) != model.max_length:
         raise UserError(
-            "Llama's dynamic scaling starts at max_position_embeddings; set original_max_length to model.max_length"
+            f"Llama's dynamic scaling starts at model.max_length ({model.max_length}), but this run's starts at"
+            f" original_max_length ({scaling_options['original_max_length']}); {other_formats()}"
         )
     return {
         "rope_type": theirs,

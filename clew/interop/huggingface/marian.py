@@ -10,6 +10,7 @@ from clew.core.errors import UserError, shown
 from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, only
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
 from clew.interop.huggingface.folders import GENERATION, Checkpoint, read_object
+from clew.interop.huggingface.tokenizer_writing import other_formats
 from clew.interop.weight_maps import AS_ROW, Entry, entry, repeated, with_bias
 from clew.models.transformer import TransformerConfig
 
@@ -172,7 +173,10 @@ def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
     )
     for half in ("encoder_layers", "decoder_layers"):
         if isinstance(getattr(model, half), list):
-            raise UserError(f"Marian has layers of attention and feed-forward networks only; model.{half} lists others")
+            raise UserError(
+                f"Marian has layers of attention and feed-forward networks only, but model.{half} lists others;"
+                f" {other_formats()}"
+            )
     if part_name(model.position) != "sinusoidal" or part_options(model.position).get("base", 10000.0) != 10000.0:
         raise UserError(
             f"Marian has sinusoidal positions of base 10000, but this run has model.position={model.position!r}"

@@ -40,7 +40,7 @@ def modules_of(path: Path) -> list[tuple[str, str]]:
         ]
     except (KeyError, TypeError):
         raise UserError(
-            f"{path / MODULES} should list modules, each with its type and its path; copy it again"
+            f"{path / MODULES} must list modules, each with its type and its path; copy it again"
         ) from None
 
 
@@ -63,8 +63,8 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
         raise UserError(f"{options_path}: max_seq_length takes a whole number of at least 1, not {shown(longest)}")
     if options.get("do_lower_case"):
         raise UserError(
-            f"{options_path}: do_lower_case is true, but clew leaves case to the tokenizer; give it a lower-casing"
-            " normalizer"
+            f"{options_path}: do_lower_case is true, but clew leaves case to the tokenizer; give the tokenizer a"
+            " lower-casing normalizer and set do_lower_case to false"
         )
     task = {
         "name": "representation",

@@ -80,7 +80,9 @@ def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     one file per side."""
     names = ("source.spm", "target.spm", "vocab.json")
     if lacking := [name for name in names if not (folder / name).is_file()]:
-        raise UserError(f"{folder} has no {lacking[0]}; a Marian checkpoint has {', '.join(names)} for its tokenizers")
+        raise UserError(
+            f"{folder} has no {lacking[0]}; copy all tokenizer files of the checkpoint into it: {', '.join(names)}"
+        )
     ids = [read_object(inside(folder, "vocab.json", folder))]
     other = "target_vocab.json"
     ids.append(read_object(inside(folder, other, folder)) if (folder / other).is_file() else ids[0])

@@ -11,6 +11,7 @@ from tokenizers import processors
 
 from clew.core.errors import UserError
 from clew.core.files import write_json
+from clew.core.wording import argument
 from clew.interop.sentencepiece_files import USER, Piece, pieces_of, write_sentencepiece
 from clew.text.tokenizer import FILE, HIDDEN, Tokenizer
 
@@ -65,7 +66,7 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
     if source.hash != target.hash:
         raise UserError(
             f"Marian has one tokenizer for both sides, or two of SentencePiece, but this run has a {source.kind}"
-            " tokenizer for each side; train with text.joint=true, or use format='onnx' or format='torch'"
+            f" tokenizer for each side; train with text.joint=true, or {other_formats()}"
         )
     inner = tokenizers.Tokenizer.from_str(source.to_json())
     if source.end is not None and source.frame is None:
@@ -101,3 +102,8 @@ def specials_of(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, st
         "mask_token": tokenizer.mask,
     }
     return {name: tokenizer.token(id) for name, id in ids.items() if id is not None}
+
+
+def other_formats() -> str:
+    """Return the remedy for a run that the Hugging Face layout cannot hold."""
+    return f"use {argument('format', 'onnx', option='to')} or {argument('format', 'torch', option='to')}"

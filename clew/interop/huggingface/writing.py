@@ -15,7 +15,7 @@ from clew.interop.huggingface import ARCHITECTURES, BERT, BY_FAMILY, DISTILBERT
 from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
 from clew.interop.huggingface.folders import CONFIG, GENERATION, INDEX, WEIGHTS
 from clew.interop.huggingface.forms import FORMS
-from clew.interop.huggingface.tokenizer_writing import write_tokenizer
+from clew.interop.huggingface.tokenizer_writing import other_formats, write_tokenizer
 from clew.interop.weight_maps import give
 from clew.layers.adapters import is_adapted
 from clew.runs.directory import ORIGIN
@@ -39,13 +39,11 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
         )
     if getattr(model, "heads", None):
         raise UserError(
-            f"{name} has the same number of heads in every layer, but this run's were pruned; use format='onnx'"
-            " or format='torch'"
+            f"{name} has the same number of heads in every layer, but this run's were pruned; {other_formats()}"
         )
     if not run.config.embedding.is_plain:
         raise UserError(
-            f"{name} embeds tokens only, but this run reads more (the section embedding); use format='onnx' or"
-            " format='torch'"
+            f"{name} embeds tokens only, but this run reads more (the section embedding); {other_formats()}"
         )
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
     labels = next((each for each in run.vocabularies.values() if isinstance(each, Labels)), None)
@@ -72,8 +70,8 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
     family, task = run.config.model.family, run.config.task.name
     if family not in BY_FAMILY:
         raise UserError(
-            f"transformers has no architecture for the family {family}, only for {', '.join(BY_FAMILY)}; use"
-            " format='onnx' or format='torch'"
+            f"transformers has no architecture for the family {family}, only for {', '.join(BY_FAMILY)};"
+            f" {other_formats()}"
         )
     architecture = BY_FAMILY[family]
     origin = run.folder / ORIGIN

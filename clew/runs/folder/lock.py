@@ -13,6 +13,7 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.core.files import read_json
+from clew.core.wording import argument
 
 LOCK = "lock"
 
@@ -56,7 +57,7 @@ def _open(path: Path) -> Any:
                 continue
             raise UserError(
                 f"{path.parent} is being written by {_holder(path)}; wait for it or stop it, or choose another folder"
-                " with --out"
+                f" with {argument('out')}"
             )
         # The previous holder may have deleted the file after we opened it and before we locked it.
         try:

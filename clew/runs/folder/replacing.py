@@ -8,6 +8,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError, few_of, shortened
 from clew.core.files import PARTIAL, read_json
+from clew.core.wording import argument
 from clew.runs.directory import CODE, CONFIG, ENVIRONMENT, METRICS, ORIGIN, VOCABULARY, WEIGHTS, is_abandoned
 from clew.runs.folder.lock import LOCK, is_locked
 from clew.runs.folder.predictions import PREDICTIONS
@@ -33,24 +34,24 @@ def check_replaceable(folder: Path, base_runs: Iterable[str | None] = ()) -> Non
     if not folder.is_dir() or not is_written_by_clew(folder):
         raise UserError(
             f"{shortened(str(folder))} is not a run of clew's, and only runs can be replaced; choose another folder"
-            " with --out"
+            f" with {argument('out')}"
         )
     foreign = foreign_files(folder)
     if foreign:
         raise UserError(
             f"{shortened(str(folder))} also has {few_of(foreign, 80)}, which no run has written, and only runs can be"
-            " replaced; move it away, or choose another folder with --out"
+            f" replaced; move it away, or choose another folder with {argument('out')}"
         )
     if is_locked(folder):
         raise UserError(
             f"{shortened(str(folder))} is being written by another process; wait for it or stop it, or choose another"
-            " with --out"
+            f" with {argument('out')}"
         )
     for base in base_runs:
         if base is not None and os.path.realpath(Path(base).expanduser()) == os.path.realpath(folder):
             raise UserError(
                 f"{shortened(str(folder))} is the run that the new run starts from, so it cannot be replaced; choose"
-                " another folder with --out"
+                f" another folder with {argument('out')}"
             )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from clew.core.errors import UserError, command, shortened, shown
 from clew.core.files import LARGEST_JSON, open_file, read_json
-from clew.runs.trust import check_links, is_trusted
+from clew.runs.trust import check_links, is_trusted, remedy_of_trust
 
 FORMAT = 3
 """The format number written to configs and checkpoints."""
@@ -120,7 +120,7 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
         if size > LARGEST_JSON and not is_trusted(folder):  # a long run of the user's own may log more
             raise UserError(
                 f"{path} has {size:,} bytes, more than the {LARGEST_JSON:,} allowed for a run that was not trained"
-                " here; if you trust the run add --trust, or remove the file"
+                f" here; if you trust the run, {remedy_of_trust()}, or remove the file"
             )
         for line in iter(lambda: file.readline(LONGEST_RECORD), b""):
             try:

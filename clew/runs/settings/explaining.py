@@ -32,9 +32,9 @@ class MemberError(ValueError):
         self.readers_of = readers_of
 
 
-def read_section(kind: type[S], values: Mapping[str, Any], of: str = "") -> S:
+def read_section(kind: type[S], values: Mapping[str, Any], of: str = "", spell: Callable[[str], str] = str) -> S:
     """Build a section from plain Python or JSON values; a list is accepted for a tuple. A mistake raises a one-sentence
-    UserError, which starts with `of`, the name of what the section belongs to."""
+    UserError, which starts with `of`, the name of what the section belongs to. `spell` writes a field's name."""
     tuples = {name for name, field in kind.model_fields.items() if takes_tuple(field.annotation)}
     try:
         return kind(
@@ -44,7 +44,8 @@ def read_section(kind: type[S], values: Mapping[str, Any], of: str = "") -> S:
             }
         )
     except ValidationError as error:
-        raise UserError(f"{of}: {explain(error, kind)}" if of else explain(error, kind)) from None
+        sentence = explain(error, kind, spell=spell)
+        raise UserError(f"{of}: {sentence}" if of else sentence) from None
 
 
 def takes_tuple(annotation: Any) -> bool:
@@ -58,6 +59,7 @@ def explain(
     prefix: str = "",
     readers_of: Callable[[str], Sequence[str]] = lambda field: (),
     meant_by: Callable[[str], str | None] = lambda name: None,
+    spell: Callable[[str], str] = str,
 ) -> str:
     """Describe the first error that pydantic found, in one sentence with the field's full name. `meant_by` returns the
     config field that an unknown name stands for, or None."""
@@ -84,7 +86,7 @@ def explain(
             f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{suggestion} known:"
             f" {few_of(list(known), 200) or 'none'}"
         )
-    return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
+    return f"{spell(name)} {_rule(kind, context, first['msg'])}, not {shown(given)}"
 
 
 def relative_name(section: str, field: str | None, known: Sequence[str]) -> str | None:

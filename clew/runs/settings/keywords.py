@@ -129,15 +129,6 @@ def python_errors(without: str = "") -> Iterator[None]:
         raise UserError(in_python(str(error), without)) from None
 
 
-OPTIONS = {
-    r"--resume": "resume=True",
-    r"--overwrite": "overwrite=True",
-    r"add --trust": "use it within `with clew.runs.trust.accepting():`",
-    r"--(into|pivot|streams|choices)\b": r"\1=",
-    r"--out(?: DIR)?(?![\w-])": "out=DIR",
-    r"--code (\S+\.py)": r"code='\1'",
-    r"--code": "code=",
-}
 TRAIN = re.compile(r"`clew train ([\w-]+)((?: \w+=[^` ]+)*)`")
 ASSIGNED = re.compile(r"(?<![\w./\\'-])([a-z]+(?:\.[a-z_]\w*)+)(=(?:\[[^\]]*\]|\{[^}]*\}|[^\s,;`'\"]+)?)?")
 """Matches `model.dim` and `model.cell=gru` in a sentence, but not the end of a file path."""
@@ -166,8 +157,6 @@ def in_python(sentence: str, without: str = "") -> str:
             return match[0]
         return spelt(field) + ("" if value is None else f"={in_quotes(value[1:])}")
 
-    for option, argument in OPTIONS.items():
-        sentence = re.sub(option, argument, sentence)
     sentence = ASSIGNED.sub(assigned, UNKNOWN.sub(whole, sentence))
     return TRAIN.sub(lambda match: f"`clew.train({', '.join([repr(match[1]), *match[2].split()])})`", sentence)
 

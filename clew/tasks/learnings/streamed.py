@@ -16,6 +16,7 @@ import torch
 from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.core.processes import derived, gather_rows, rank, sum_over_processes, world_size
+from clew.core.wording import argument
 from clew.data.caching.encoded import TokenFile
 from clew.data.caching.shards import Shards
 from clew.data.streams.encoding_ahead import EncodingAhead
@@ -173,7 +174,7 @@ def gathered_windows(encoding: EncodingAhead) -> Iterator[tuple[Window, TokenFil
         if failed:
             raise UserError(
                 "another process could not read the stream any further and has reported why; fix that, then continue"
-                " with --resume"
+                f" with {argument('resume', True)}"
             )
         if encoded is None:
             return

@@ -13,6 +13,7 @@ from clew.core.batches import padded
 from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.types import Memory, State
+from clew.core.wording import argument_name
 from clew.layers.cells import LSTM
 from clew.layers.losses import CrossEntropy
 from clew.layers.paragraphs import PlannerState, SentencePlanner, SentenceWriter
@@ -232,12 +233,14 @@ class ParagraphDecoder(nn.Module):
     def check_decoding(self, config: DecodingConfig) -> None:
         if config.n_best > 1:
             raise UserError(
-                f"n_best ({config.n_best}) must be 1: each sentence of a paragraph is generated after the best"
+                f"{argument_name('n_best')} ({config.n_best}) must be 1: each sentence of a paragraph is generated"
+                " after the best"
                 " sentence before it"
             )
         if config.covers:
             raise UserError(
-                f"coverage_penalty ({config.coverage_penalty}) must be 0: a sentence need not look at the whole picture"
+                f"{argument_name('coverage_penalty')} ({config.coverage_penalty}) must be 0: a sentence need not"
+                " look at the whole picture"
             )
 
 

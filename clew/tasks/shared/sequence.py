@@ -18,6 +18,7 @@ from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError, unknown
 from clew.core.masks import real_positions, row_lengths
 from clew.core.types import Memory, State, Term, Tree
+from clew.core.wording import argument
 from clew.data.examples import Pair
 from clew.data.kinds.pairs import PAIRS
 from clew.decoding.engine import called
@@ -338,9 +339,7 @@ class SequenceToSequence(ReadsAndWrites):
         """Return the token for a target language."""
         languages = self.languages
         if not into and languages:
-            raise UserError(
-                f"this model translates into {', '.join(languages)}; choose one (--into on the command line)"
-            )
+            raise UserError(f"this model translates into {', '.join(languages)}; choose one with {argument('into')}")
         if into and into not in languages:
             known = f"it translates into {', '.join(languages)}" if languages else "it knows no languages by name"
             raise UserError(f"the model was not trained to write '{into}'; {known}")

@@ -17,6 +17,7 @@ from clew.core.errors import UserError, shown, unknown
 from clew.core.modes import evaluating
 from clew.core.state import select_rows
 from clew.core.types import State
+from clew.core.wording import argument, argument_name
 from clew.data.examples import Labelled
 from clew.data.plans import batches_by_length
 from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of, texts_of
@@ -52,7 +53,9 @@ class Choices:
 
     def __post_init__(self) -> None:
         if len(self.words) < 2:
-            raise UserError(f"choices needs at least two, separated by commas; found {shown(list(self.words))}")
+            raise UserError(
+                f"{argument_name('choices')} needs at least two, separated by commas; found {shown(list(self.words))}"
+            )
         for label, words in self.words.items():
             if not words.strip() or not label.strip():
                 raise UserError("a choice is empty; give each choice some words")
@@ -317,9 +320,15 @@ class ChoiceOptions(Options):
         settings = {name: value for name in ("template", "normalise", "calibrate") if (value := getattr(self, name))}
         if self.choices is None:
             if settings:
-                raise UserError(f"{next(iter(settings))} is for choices, and none are given; give some, e.g. good,bad")
+                raise UserError(
+                    f"{argument_name(next(iter(settings)))} is for {argument_name('choices')}, and none are given;"
+                    " give some, e.g."
+                    f" {argument('choices', 'good,bad')}"
+                )
             raise UserError(
-                "choices is needed, because a language model was not trained to classify; give some, e.g. good,bad"
+                f"{argument_name('choices')} is needed, because a language model was not trained to classify; give"
+                " some, e.g."
+                f" {argument('choices', 'good,bad')}"
             )
         return choices_of(parse_choices(self.choices) if isinstance(self.choices, str) else self.choices, **settings)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from clew.core.batches import map_batch
 from clew.core.errors import UserError, unknown
 from clew.core.layouts import Layout
+from clew.core.wording import argument_name
 from clew.inspection.recording import intervene, record
 from clew.layers.context import Context
 from clew.layers.embeddings import Words, tokens_of
@@ -193,5 +194,6 @@ def check_no_place(place: int | None) -> None:
     """Refuse `place` for models that score the whole text, or what comes after it."""
     if place is not None:
         raise UserError(
-            "place= selects a tagged word, a generated token or a mask, and this model has none of these; leave it out"
+            f"{argument_name('place')} selects a tagged word, a generated token or a mask, and this model has none of"
+            " these; leave it out"
         )

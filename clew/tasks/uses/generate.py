@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from clew.core.errors import UserError, shown
+from clew.core.wording import argument, argument_name
 from clew.metrics.diversity import distinct, repetition
 from clew.tasks.translation import confidence_of
 from clew.tasks.use import Answered, Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
@@ -39,12 +40,16 @@ class GenerateOptions(WritingOptions):
     def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         settings = super().over(own, given)
         if given.get("samples", 1) != 1 and (method := settings.get("method", "sample")) != "sample":
-            remedy = "; n_best has several of beam search" if method == "beam" else ""
+            remedy = f"; use {argument('n_best')} for several texts of beam search" if method == "beam" else ""
             raise UserError(
-                f"samples is for sampling, and method is {method}, which writes the same text each time{remedy}"
+                f"{argument_name('samples')} is for sampling, and {argument_name('method')} is {method}, which"
+                f" writes the same text each time{remedy}"
             )
         if settings.get("draft") is not None and settings.get("method") == "beam":
-            raise UserError("draft is for sampling and greedy decoding, and method is beam; leave one of them out")
+            raise UserError(
+                f"{argument_name('draft')} is for sampling and greedy decoding, and {argument_name('method')} is"
+                " beam; leave one of them out"
+            )
         return settings
 
 
@@ -69,7 +74,8 @@ def draft_run(options: GenerateOptions) -> str | None:
         return None
     if not Path(options.draft).is_dir():
         raise UserError(
-            f"draft is {shown(options.draft)}, which is not the folder of a run; give a run, or {PROMPT} for n-grams of"
+            f"{argument_name('draft')} is {shown(options.draft)}, which is not the folder of a run; give a run, or"
+            f" {PROMPT} for n-grams of"
             " the text"
         )
     return options.draft

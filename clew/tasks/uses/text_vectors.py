@@ -19,6 +19,7 @@ from clew.core.batches import to_device
 from clew.core.config import part_name
 from clew.core.errors import UserError, named, unknown
 from clew.core.modes import evaluating
+from clew.core.wording import argument_name
 from clew.layers.context import Pieces
 from clew.layers.pooling import MIXES, POOLINGS, Last, Pooler
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
@@ -210,11 +211,12 @@ class TextVectors:
 
 def check_carry(body: Any, carry: int | None) -> None:
     if carry is not None and carry < 1:
-        raise UserError(f"carry ({carry}), the number of texts read at a time, must be at least 1")
+        raise UserError(f"{argument_name('carry')} ({carry}), the number of texts read at a time, must be at least 1")
     if carry is not None and not hasattr(body, "carried_levels"):
         raise UserError(
-            "carry is for ELMo, whose states are carried from text to text in AllenNLP; this run has another body:"
-            " leave carry out"
+            f"{argument_name('carry')} is for ELMo, whose states are carried from text to text in AllenNLP; this run"
+            " has another body:"
+            " leave it out"
         )
 
 

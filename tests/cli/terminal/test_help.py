@@ -94,7 +94,8 @@ from clew.cli.main import main
 from clew.cli.verbs import VERBS
 lists = [["recipes"], ["recipes", "translation"], ["recipes", "--json"]]
 for arguments in [["--help"], [], ["--version"], ["trian"], *([*verb.split(), "--help"] for verb in VERBS), *lists]:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), contextlib.suppress(SystemExit):
         main(arguments)
 heavy = {"torch", "numpy", "pydantic", "tokenizers", "rich"} & set(sys.modules)
 sys.exit(f"loaded: {heavy}" if heavy else 0)

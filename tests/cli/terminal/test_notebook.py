@@ -7,7 +7,7 @@ import pytest
 
 import clew
 from clew.cli.terminal.notebook import NotebookBar, is_notebook
-from clew.training.records import Record, Sent
+from clew.training.records import HostCopy, Record
 from tests.runs.small import LSTM, write_text
 
 ROOT = Path(clew.__file__).parents[1]
@@ -59,7 +59,7 @@ def test_a_bar_says_what_is_said_and_how_far_training_is() -> None:
     bar = NotebookBar()
     bar.lines = ["data of <b>mine</b>"]
     bar.show = lambda: None  # type: ignore[method-assign]  # what is displayed needs a notebook
-    bar.step(Record(3, 0, 0.1, 10, {"loss": 2.0}, Sent(torch.tensor([5.0, 1.5]))), 10, 1234.0)
+    bar.step(Record(3, 0, 0.1, 10, {"loss": 2.0}, HostCopy(torch.tensor([5.0, 1.5]))), 10, 1234.0)
     assert '<progress max="10" value="3"' in bar.html() and "step 3 of 10: loss 2.5000" in bar.html()
     bar.evaluating(1, 2)
     assert '<progress max="2" value="1"' in bar.html() and "evaluating: 1 of 2 batches" in bar.html()

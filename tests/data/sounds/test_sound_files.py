@@ -81,7 +81,9 @@ GOOD = {
     "plain": riff(form(), chunk(b"data", pcm(*SAMPLES))),
     "a size of 0 in front, as of a stream": riff(form(), chunk(b"data", pcm(*SAMPLES)), size=0),
     "a list before": riff(chunk(b"LIST", b"INFOISFT\x04\0\0\0clew"), form(), chunk(b"data", pcm(*SAMPLES))),
-    "a list between": riff(form(), chunk(b"LIST", b"INFO"), chunk(b"fact", b"\x05\0\0\0"), chunk(b"data", pcm(*SAMPLES))),
+    "a list between": riff(
+        form(), chunk(b"LIST", b"INFO"), chunk(b"fact", b"\x05\0\0\0"), chunk(b"data", pcm(*SAMPLES))
+    ),
     "a list behind": riff(form(), chunk(b"data", pcm(*SAMPLES)), chunk(b"LIST", b"INFOx")),
     "an odd chunk with its byte": riff(form(), chunk(b"note", b"odd"), chunk(b"data", pcm(*SAMPLES))),
     "an odd chunk without its byte": riff(form(), chunk(b"note", b"odd", padded=False), chunk(b"data", pcm(*SAMPLES))),
@@ -94,7 +96,8 @@ GOOD = {
     "a longer form": riff(form(more=b"\0\0"), chunk(b"data", pcm(*SAMPLES))),
     "extensible": riff(extensible(), chunk(b"data", pcm(*SAMPLES))),
     "64-bit sizes": riff(
-        chunk(b"ds64", struct.pack("<QQQI", 99, 10, 5, 0)), form(), chunk(b"data", pcm(*SAMPLES), size=0xFFFFFFFF), chunk(b"LIST", b"x"),
+        chunk(b"ds64", struct.pack("<QQQI", 99, 10, 5, 0)), form(),
+        chunk(b"data", pcm(*SAMPLES), size=0xFFFFFFFF), chunk(b"LIST", b"x"),
         id=b"RF64", size=0xFFFFFFFF,
     ),
     "12 bits in 16": riff(form(bits=12, block=2), chunk(b"data", pcm(*SAMPLES))),

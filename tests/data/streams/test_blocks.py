@@ -130,7 +130,7 @@ def test_a_file_that_changes_or_goes_is_refused_when_it_is_read_again(tmp_path: 
     (block,) = blocks_of(path, "text")
     assert list(block.documents())
     path.write_text(TEXT + "more\n")
-    remedy = "restore it, make sure that no other program writes to it, and continue with --resume"
+    remedy = "restore it, make sure that no other program writes to it, and continue with resume=True"
     assert refusal(lambda: list(block.documents())) == f"{path}: it changed after training began; {remedy}"
     path.unlink()
     assert (

@@ -105,7 +105,8 @@ def test_sentences_are_read_with_heads_and_the_chosen_label(tmp_path):
         ("relation", "unknown CoNLL-U column 'relation'"),
         (
             "upos:Number",
-            "data.label=upos:Number: only the column feats has features, as in feats:Number; name a column, or a feature",
+            "data.label=upos:Number: only the column feats has features, as in feats:Number; name a column, or a"
+            " feature",
         ),
     ],
 )

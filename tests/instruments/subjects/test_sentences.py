@@ -140,6 +140,6 @@ def test_heads_are_compared_on_sentences_that_fit_into_the_positions() -> None:
 def test_no_sentence_that_fits_is_a_sentence() -> None:
     with pytest.raises(
         UserError,
-        match=r"no sentence of tinyshakespeare fits into the model's positions; give a short one \(text=...\)",
+        match=r"no sentence of tinyshakespeare fits into the model's positions; give a short one with text=...",
     ):
         look(small_run("gpt"), "heads", {"corpus": "tinyshakespeare", "sentences": 1})

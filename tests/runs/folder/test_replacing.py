@@ -29,7 +29,7 @@ def test_a_run_is_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
     clew.train("text-lstm", *given, out="run", quiet=True)
     with pytest.raises(
         UserError,
-        match="run is a run already; resume it with `resume=True`, replace it with `overwrite=True`, or choose",
+        match="run is a run already; resume it with resume=True, replace it with overwrite=True, or choose",
     ):
         clew.train("text-lstm", *given, out="run", quiet=True)
     again = clew.train(
@@ -64,7 +64,7 @@ def test_nothing_but_a_run_is_replaced(tmp_path: Path) -> None:
     Path("run/notes.txt").write_text(BEFORE)
     Path("link").symlink_to("run", target_is_directory=True)
     for folder, sentence in {
-        "letters": "letters is not a run of clew's, and only runs can be replaced; choose another folder with --out",
+        "letters": "letters is not a run of clew's, and only runs can be replaced; choose another folder with out=...",
         "file": "file is not a run of clew's",
         "run": (
             "run also has notes.txt, which no run has written, and only runs can be replaced; move it away, or choose"
@@ -114,7 +114,7 @@ def test_the_subfolders_of_every_old_run_have_only_files_that_runs_write() -> No
 
 
 def test_what_excludes_overwriting_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="overwrite=True replaces the run in a folder; name the folder with out=DIR"):
+    with pytest.raises(UserError, match="overwrite=True replaces the run in a folder; name the folder with out=..."):
         clew.train("text-lstm", overwrite=True)
     with pytest.raises(
         UserError, match="resume=True continues a run and overwrite=True replaces it; leave one of them out"
@@ -125,7 +125,7 @@ def test_what_excludes_overwriting_is_said(tmp_path: Path) -> None:
 def test_the_command_replaces_a_run_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["train", "text-lstm", *lstm_settings(tmp_path, steps=1), "--out", "run"]
     assert [main(given), main(given), main([*given, "--overwrite"])] == [0, 2, 0]
-    assert "replace it with `--overwrite`" in capsys.readouterr().err
+    assert "replace it with --overwrite" in capsys.readouterr().err
     assert main([*given, "seed=1,2", "--overwrite"]) == 2
     assert "--overwrite replaces one run, but this is a grid of several" in capsys.readouterr().err
 

@@ -128,18 +128,8 @@ def test_mistakes_are_told(assignments: list[Any], keywords: dict[str, Any], sen
         ("data.train.csv:3: it is bad", "data.train.csv:3: it is bad"),
         ("in /home/data.train it is", "in /home/data.train it is"),
         (
-            "go on with it by `--resume`, or choose another with --out",
-            "go on with it by `resume=True`, or choose another with out=DIR",
-        ),
-        (
             "e.g. `clew train classify data.train=my.csv data.text=body`",
             "e.g. `clew.train('classify', data__train='my.csv', data__text='body')`",
-        ),
-        ("add `--code mine.py`", "add `code='mine.py'`"),
-        ("--code takes the path of a Python file", "code= takes the path of a Python file"),
-        (
-            "if you trust the run add --trust, or",
-            "if you trust the run use it within `with clew.runs.trust.accepting():`, or",
         ),
     ],
 )
