@@ -1,5 +1,5 @@
-"""Averages of the weights over steps, which are evaluated and kept instead of the weights themselves. Members of
-AVERAGES are built as `A(task, *, options)`; what they remember is in the checkpoint."""
+"""Averages of the weights over steps. The averaged weights are evaluated and saved instead of the weights themselves.
+Members of AVERAGES are built as `A(task, *, options)`; their state is in the checkpoint."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,13 +14,17 @@ from clew.training.parallel import local
 
 
 class Average:
-    """mean' = mean + rate * (weights - mean) after each step, the rate being the member's; nothing before it is
-    `active`."""
+    """A running average of the trained weights. After each step, once it is `active`:
+
+        mean' = mean + rate * (weights - mean)
+
+    A subclass gives the rate.
+    """
 
     def __init__(self, task: nn.Module):
         self.parameters = {name: p for name, p in task.named_parameters() if p.requires_grad}
         self.means: dict[str, Tensor] = {}
-        # Counted on a GPU: the host does not know yet which steps were skipped.
+        # Counted on the GPU, because the host does not know yet which steps were skipped.
         on_gpu = any(p.is_cuda for p in self.parameters.values())
         self.updates = torch.zeros((), dtype=torch.float64, device="cuda" if on_gpu else "cpu")
 
@@ -35,11 +39,11 @@ class Average:
         raise NotImplementedError
 
     def observe(self, value: float) -> None:
-        """An evaluation's loss."""
+        """Receive the loss of an evaluation."""
 
     @torch.no_grad()
     def update(self, finite: Tensor | None = None) -> None:
-        """After a step of the optimiser; nothing changes where the tensor `finite` () is False."""
+        """Update the means after a step of the optimiser; if the tensor `finite` () is False, change nothing."""
         if not self.active:
             return
         self.updates += 1 if finite is None else finite
@@ -58,7 +62,7 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within this context the task has the averaged weights, where there are any."""
+        """Within this context the task has the averaged weights, if there are any."""
         if not self.active:
             yield
             return
@@ -71,10 +75,10 @@ class Average:
     @torch.no_grad()
     def _swap(self) -> None:
         for name, parameter in self.parameters.items():
-            here, mean = local(parameter), local(self.means[name])
-            kept = here.clone()
-            here.copy_(mean)
-            mean.copy_(kept)
+            weight, mean = local(parameter), local(self.means[name])
+            saved = weight.clone()
+            weight.copy_(mean)
+            mean.copy_(saved)
 
     def state_dict(self) -> dict[str, Any]:
         return {"updates": int(self.updates)}
@@ -84,8 +88,11 @@ class Average:
 
 
 class Exponential(Average):
-    """Exponential moving average: mean' = decay * mean + (1 - decay) * weights, with a smaller decay in the first
-    steps, so that the start is soon forgotten."""
+    """Exponential moving average. The decay is smaller in the first steps, so that the initial weights are soon
+    forgotten.
+
+        mean' = decay * mean + (1 - decay) * weights
+    """
 
     def __init__(self, task: nn.Module, *, decay: float = 0.999):
         if not 0 <= decay < 1:
@@ -101,13 +108,13 @@ class Exponential(Average):
 
 
 class Triggered(Average):
-    """Non-monotonically triggered averaged SGD (Merity et al. 2018): a plain mean over all steps since an evaluation
-    was worse than the best of those before the last `patience`."""
+    """Non-monotonically triggered averaged SGD (Merity et al. 2018): the arithmetic mean over all steps since an
+    evaluation was worse than the best of those before the last `patience`."""
 
     def __init__(self, task: nn.Module, *, patience: int = 5):
         if patience < 1:
             raise UserError(
-                f"a triggered average waits for at least 1 evaluation, not {patience}; set training.average.patience"
+                f"the patience of a triggered average ({patience}) must be at least 1; set training.average.patience"
             )
         super().__init__(task)
         self.patience = patience

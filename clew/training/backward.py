@@ -1,7 +1,7 @@
 """The gradients of one step: forward and backward over this process's micro-batches.
 
-Counts are summed over micro-batches and processes before the first backward pass and each term is divided by its own
-count, so that means are exact however a batch is cut.
+Counts are summed over micro-batches and processes before the first backward pass, and each term of the loss is divided
+by its own count. So means are exact for every division of a batch into micro-batches and processes.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,28 +19,28 @@ from clew.core.state import detach_state, map_tree
 from clew.core.types import State, Term
 from clew.layers.recurrence.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.training.captured import CapturedPasses, Pass
-from clew.training.feeding import Fed
-from clew.training.parallel import gradients_together
+from clew.training.feeding import FedBatch
+from clew.training.parallel import exchange_gradients
 from clew.training.records import Progress
 
 NORM = "norm"
-"""The name of the norm-preserving penalty's term."""
+"""The name of the loss term of the norm-preserving penalty."""
 
 Counts = Callable[[Any], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How training steps are taken.
+    """Options of a training step.
 
-    `carry` hands each row's state, detached, to the next step: truncated back-propagation through time. Each process
-    cuts its rows of a batch into `accumulate` micro-batches. `norm_penalty` is the weight of the penalty in
-    `layers.recurrence.norm_penalty`, a term of its own. `counts` are those of the plain task, for a task that is
-    compiled or replicated. `frozen(step)` are the parameters that a step leaves unchanged.
+    `carry` passes each row's state, detached, to the next step: truncated back-propagation through time. Each process
+    splits its rows of a batch into `accumulate` micro-batches. `norm_penalty` is the weight of the penalty in
+    `layers.recurrence.norm_penalty`, a separate loss term. `counts` is the method of the plain task, needed if the task
+    is compiled or replicated. `frozen(step)` are the parameters that a step does not change.
 
-    With `look` the host reads every step's losses and decides whether to skip it; otherwise the device decides where it
-    can, and the host runs ahead by up to `MOST_SKIPPED` steps. By default the host looks where that is free: not on
-    CUDA. `capture` runs passes of recurring shapes as CUDA graphs: see `CapturedPasses`.
+    With `look` the host reads the losses of every step and decides whether to skip it. Otherwise the device decides if
+    it can, and the host runs ahead by up to `MOST_SKIPPED` steps. The default is True except on CUDA, where reading
+    would wait for the device. `capture` runs passes of recurring shapes as CUDA graphs: see `CapturedPasses`.
     """
 
     seed: int = 0
@@ -65,13 +65,13 @@ class StepOptions:
 
 
 class Gradients(NamedTuple):
-    """What a step's backward pass returns besides the gradients, which are on the parameters."""
+    """The result of a step's backward pass, besides the gradients, which are in the parameters' `grad`."""
 
     sums: Tensor
     """weight * sum of each term over all processes  (terms,)"""
     counts: dict[str, float]
     num_tokens: int
-    """The number of tokens that the batches say they read; 0 where they do not say."""
+    """The number of tokens in the batches; 0 if the batches have no `num_tokens`."""
     state: State
     """The state to carry to the next step."""
     stop: bool
@@ -79,13 +79,13 @@ class Gradients(NamedTuple):
 
 
 def captured_passes(task: nn.Module, options: StepOptions, device: torch.device) -> CapturedPasses | None:
-    """Passes as CUDA graphs: where one process trains whole batches."""
+    """Return passes as CUDA graphs, if one process trains whole batches on CUDA; else None."""
     can_capture = device.type == "cuda" and world_size() == 1 and options.accumulate == 1 and not options.norm_penalty
     return CapturedPasses(one_pass(task, options), task) if options.capture and can_capture else None
 
 
 def backward(
-    task: nn.Module, fed: Fed, parts: int, progress: Progress, options: StepOptions, passes: CapturedPasses | None
+    task: nn.Module, fed: FedBatch, parts: int, progress: Progress, options: StepOptions, passes: CapturedPasses | None
 ) -> Gradients:
     """Add the gradient of the sum over terms of weight * sum / count to the parameters, in `parts` micro-batches."""
     device = next(task.parameters()).device
@@ -105,7 +105,7 @@ def backward(
             added, state = passes(seed_step, micro, carried[number], divisors)
         else:
             seed_step()
-            with gradients_together(task, last=number == parts - 1):
+            with exchange_gradients(task, last=number == parts - 1):
                 added, state = one_pass(task, options, world_size() if is_real else 0)(micro, carried[number], divisors)
         states.append(state)
         for name, value in added.items():
@@ -116,17 +116,17 @@ def backward(
 
 
 def one_pass(task: nn.Module, options: StepOptions, scale: int = 1) -> Pass:
-    """Forward and backward of a micro-batch. The gradient of scale * sum over terms of weight * sum / count is added to
-    the parameters' gradients."""
+    """Return the forward and backward pass of a micro-batch. It adds the gradient of scale * sum over terms of
+    weight * sum / count to the parameters' gradients."""
 
     def run(micro: Any, carried: State, counts: dict[str, Tensor]) -> tuple[dict[str, Tensor], State]:
         with options.autocast():
             recorded: list[Steps] = []
             with seeing_steps(recorded) if options.norm_penalty else nullcontext():
                 terms, state = task(micro, carried)
-            # Without carry the state is dropped here: every layer's keys and values would outlive the backward pass.
+            # Without carry the state is dropped here, else all layers' keys and values would outlive the backward pass.
             state = detach_state(state) if options.carry else None
-            # Gradients are averaged over processes; the counts are sums over them already.
+            # Gradients are averaged over processes, but counts are sums over processes: hence the factor `scale`.
             loss = sum(term.weight * term.sum / counts[name].to(term.sum.dtype) for name, term in terms.items())
             if options.norm_penalty:
                 penalty = penalty_of_rows(loss, recorded).sum()
@@ -139,32 +139,32 @@ def one_pass(task: nn.Module, options: StepOptions, scale: int = 1) -> Pass:
 
 
 def to_divisors(counts: dict[str, float], device: torch.device) -> dict[str, Tensor]:
-    """The counts of the terms on the device, in float64 where the device supports it, copied without waiting."""
+    """Copy the counts of the terms to the device without waiting, in float64 if the device supports it."""
     values = torch.tensor(list(counts.values()), dtype=torch.float32 if device.type == "mps" else torch.float64)
     values = values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
     return dict(zip(counts, values.unbind(), strict=True))
 
 
 def micro_batches(batch: Any, parts: int) -> list[tuple[Any, bool]]:
-    """The parts of a batch, and whether each has rows. An empty part gets the batch's first row, whose gradient is
-    multiplied by 0: every process must run as many passes."""
+    """Split a batch into parts, each with a flag whether it has rows. An empty part gets the batch's first row, whose
+    gradient is multiplied by 0, because every process must run the same number of passes."""
     return [
         (micro, True) if num_rows(micro) else (rows_of(batch, slice(0, 1)), False) for micro in cut_rows(batch, parts)
     ]
 
 
 def carried_parts(state: State, parts: int) -> list[State]:
-    """The carried state of this process's rows, cut as the rows are."""
+    """Split the carried state of this process's rows in the same way as the rows."""
     return [None] * parts if state is None else cut_rows(state, parts)
 
 
 def total_counts(
-    fed: Fed, parts: list[tuple[Any, bool]], counts: Counts, asked_to_stop: bool
+    fed: FedBatch, parts: list[tuple[Any, bool]], counts: Counts, asked_to_stop: bool
 ) -> tuple[dict[str, float], int, bool]:
-    """Every term's count over micro-batches and processes (1 instead of 0), the number of tokens read, and whether any
-    process was asked to stop.
+    """Return every term's count over micro-batches and processes (1 instead of 0), the number of tokens, and whether
+    any process was asked to stop.
 
-    It is one exchange between hosts, which no device waits for. Counts are whole numbers unless examples are weighted.
+    This is one exchange between hosts; no device waits for it. Counts are integers unless examples are weighted.
     """
     counted = [counts(micro) for micro, has_rows in parts if has_rows]
     sums = {name: sum(float(part[name]) for part in counted) * fed.is_real for name in counted[0]}

@@ -1,16 +1,17 @@
-"""Callbacks: objects of the user's that are told of steps, evaluations, saves and the end, and may ask training to
-stop.
+"""Callbacks: user objects whose methods are called at steps, evaluations, saves and the end of training, and which can
+request a stop.
 
-The loop knows nothing of them: whoever takes its records calls them between two. An object has any of four methods:
+The training loop knows nothing of callbacks: the code that consumes its records calls them between two steps. An object
+has one or more of four methods:
 
     on_step(step: Record) -> bool | None
     on_evaluation(evaluation: Evaluated) -> bool | None
     on_save(save: Saved) -> None
     on_end(end: Ended) -> None
 
-A method that returns True asks to stop after this step: the run is evaluated, saved and finished as one that is
-complete. An exception ends the run once its checkpoint is saved. Of several processes the first alone has callbacks,
-and what they ask for is done a step later.
+If a method returns True, training stops after this step: the run is evaluated, saved and finished like a complete one.
+An exception ends the run after a checkpoint is saved. With several processes, only the first has callbacks, and
+training stops one step later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ from clew.training.records import Record
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An evaluation on the validation part: its measures by name, and whether it is the best so far."""
+    """An evaluation on the validation part: its metrics by name, and whether it is the best so far."""
 
     step: int
     measures: Mapping[str, float]
@@ -42,7 +43,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint that was written."""
+    """A checkpoint was written."""
 
     step: int
     folder: Path
@@ -50,7 +51,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of training: its last step, that of the best evaluation, and what that one measured, by name."""
+    """The end of training: the last step, the step of the best evaluation, and its metrics by name."""
 
     step: int
     best_step: int
@@ -80,12 +81,13 @@ class EndCallback(Protocol):
 
 
 Callback = StepCallback | EvaluationCallback | SaveCallback | EndCallback
-"""An object with at least one of the methods."""
+"""An object with at least one of the four methods."""
 METHODS = ("on_step", "on_evaluation", "on_save", "on_end")
 
 
 class Callbacks:
-    """Several callbacks as one. `stopped_by` is the name of the one that asked to stop; `error` what one has raised."""
+    """A list of callbacks. `stopped_by` is the class name of the one that requested a stop, and `error` the exception
+    that one raised."""
 
     def __init__(self, callbacks: Sequence[Callback] = ()):
         check_callbacks(callbacks)
@@ -107,12 +109,12 @@ class Callbacks:
         self._call("on_save", saved)
 
     def end(self, ended: Ended) -> None:
-        """What is raised here is the caller's at once: nothing is left to be saved."""
+        """Call `on_end`. An exception is raised at once, because everything is saved."""
         self._call("on_end", ended)
         self.raise_error()
 
     def raise_error(self) -> None:
-        """Raises what a callback has raised, with its own traceback."""
+        """Raise the exception of a callback, with its traceback."""
         if self.error is not None:
             raise self.error
 
@@ -133,30 +135,30 @@ class Callbacks:
 
 
 def is_true(answer: Any) -> bool:
-    """Whether an answer is True, of NumPy and torch too; any other value, such as a loss, asks for nothing."""
+    """Whether an answer is True, in Python, NumPy or torch. Any other value, such as a loss, is not a request."""
     is_scalar = isinstance(answer, (np.generic, np.ndarray, Tensor)) and answer.shape in ((), (1,))
     return (answer.item() if is_scalar else answer) is True
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Refuses what would never be called."""
+    """Raise an error for objects whose methods would never be called."""
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
         raise UserError(f"callbacks= takes a list of objects, not {shown(callbacks)}")
     for callback in callbacks:
         if isinstance(callback, type):
-            raise UserError(f"callbacks= takes objects, and {callback.__name__} is a class; give {callback.__name__}()")
+            raise UserError(f"callbacks= takes objects, but {callback.__name__} is a class; pass {callback.__name__}()")
         for name in METHODS:
             method = getattr(callback, name, None)
             if method is not None and not callable(method):
                 raise UserError(
-                    f"{name} of the callback {type(callback).__name__} is {shown(method)}; it must be a method"
+                    f"{name} of the callback {type(callback).__name__} must be a method, not {shown(method)}"
                 )
         if not any(callable(getattr(callback, name, None)) for name in METHODS):
             own = {name.removeprefix("on_"): name for name in dir(callback) if not name.startswith("_")}
-            meant = {name: get_close_matches(name.removeprefix("on_"), own, 1) for name in METHODS}
-            near = next(
-                (f"name its method {name} in place of {own[match[0]]}" for name, match in meant.items() if match),
-                "give it one",
+            matches = {name: get_close_matches(name.removeprefix("on_"), own, 1) for name in METHODS}
+            remedy = next(
+                (f"rename its method {own[match[0]]} to {name}" for name, match in matches.items() if match),
+                "add one",
             )
-            named = type(callback).__name__
-            raise UserError(f"the callback {named} has none of the methods {', '.join(METHODS)}; {near}")
+            class_name = type(callback).__name__
+            raise UserError(f"the callback {class_name} has none of the methods {', '.join(METHODS)}; {remedy}")

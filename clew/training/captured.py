@@ -1,10 +1,9 @@
-"""Forward and backward passes as CUDA graphs, so that a small model does not wait for its kernels to be launched one by
-one.
+"""Forward and backward passes as CUDA graphs, so that the speed of a small model is not limited by kernel launches.
 
-A graph is kept for each shape that a batch and a carried state have. The first batch of a shape runs eagerly, which
-compiles what there is to compile; at the second one the pass is captured. A pass that cannot be captured (it asks the
-host for a value) runs eagerly, and `--debug` says why. Random numbers are those of an eager pass: a replay reads the
-seed that is set at the time.
+There is one graph for each shape of a batch and its carried state. The first batch of a shape runs eagerly, which also
+compiles kernels; at the second batch the pass is captured. A pass that cannot be captured, because it reads a value on
+the host, runs eagerly, and `--debug` shows why. Random numbers are those of an eager pass: a replay reads the current
+seed.
 """
 
 import logging
@@ -21,21 +20,22 @@ from clew.kernels.capture import capture
 from clew.training.feeding import is_out_of_memory
 
 Pass = Callable[[Any, State, dict[str, Tensor]], tuple[dict[str, Tensor], State]]
-"""(batch, carried state, count of each term) -> (sum of each term, state to carry). Adds to the gradients of the
-parameters."""
+"""(batch, carried state, count of each term) -> (sum of each term, state to carry). It adds to the parameters'
+gradients."""
 
 MOST_GRAPHS = 32
-"""Shapes that are captured; batches of further shapes run eagerly."""
+"""The largest number of captured shapes; batches of other shapes run eagerly."""
 MOST_FAILURES = 3
-"""Shapes whose capture fails before it is no longer tried."""
+"""After this number of failed captures, no shape is captured any more."""
 READ_BY_THE_LOOP = ("fresh", "rate", "num_tokens")
-"""Fields of a batch that no task reads."""
+"""Fields of a batch that only the training loop reads."""
 
 log = logging.getLogger("clew.training")
 
 
-class Captured(NamedTuple):
-    """A pass of one shape: `inputs` are copied into before a replay, `sums` and `state` read after it."""
+class CapturedPass(NamedTuple):
+    """A captured pass of one shape. Before a replay, new values are copied to `inputs`; after it, `sums` and `state`
+    have the results."""
 
     graph: torch.cuda.CUDAGraph
     inputs: list[Tensor]
@@ -45,11 +45,11 @@ class Captured(NamedTuple):
 
 
 class CapturedPasses:
-    """A pass that is captured for the shapes that recur. All graphs share their memory, and leave the gradients in the
-    same tensors: those that the first one made, into which the others copy theirs.
+    """A pass that is captured for recurring shapes. All graphs share one memory pool. They return gradients in the same
+    tensors: those of the first graph, to which the others copy theirs.
 
-    A replay runs no Python: a task of clew's keeps nothing on itself between two batches, so that none is needed.
-    Modules passed to `fit` may, and are not captured.
+    A replay runs no Python. Tasks of clew allow this, as they store nothing on themselves between two batches. Modules
+    passed to `fit` may do so, and are not captured.
     """
 
     def __init__(self, run: Pass, task: nn.Module):
@@ -59,9 +59,9 @@ class CapturedPasses:
         self.forget()
 
     def forget(self) -> None:
-        """Frees all graphs, and their memory."""
-        self.met: set[Hashable] = set()
-        self.captured: dict[Hashable, Captured] = {}
+        """Free all graphs and their memory."""
+        self.seen: set[Hashable] = set()
+        self.captured: dict[Hashable, CapturedPass] = {}
         self.failures = 0
         self.gradients.clear()
         self.pool: Any = None
@@ -69,18 +69,18 @@ class CapturedPasses:
     def __call__(
         self, seed: Callable[[], None], batch: Any, state: State, counts: dict[str, Tensor]
     ) -> tuple[dict[str, Tensor], State]:
-        """The pass of a batch on the device, `seed` having set the generators. The parameters have no gradients
-        before."""
+        """Run the pass of a batch on the device, after `seed` has set the random generators. The parameters must not
+        have gradients."""
         key = self.key_of(batch, state, counts)
         captured = self.captured.get(key)
-        if captured is None and key in self.met and len(self.captured) < MOST_GRAPHS and self.failures < MOST_FAILURES:
+        if captured is None and key in self.seen and len(self.captured) < MOST_GRAPHS and self.failures < MOST_FAILURES:
             captured = self.capture(key, seed, batch, state, counts)
         if captured is None:
             seed()
-            found = self.run(batch, state, counts)
+            result = self.run(batch, state, counts)
             if key is not None:
-                self.met.add(key)
-            return found
+                self.seen.add(key)
+            return result
         seed()
         torch._foreach_copy_(captured.inputs, tensors_of(batch, state, counts), non_blocking=True)
         captured.graph.replay()
@@ -89,8 +89,8 @@ class CapturedPasses:
         return map_batch(torch.clone, captured.sums), map_tree(torch.clone, captured.state)
 
     def key_of(self, batch: Any, state: State, counts: dict[str, Tensor]) -> Hashable:
-        """All that a graph depends on besides the numbers in tensors; None where that cannot be compared."""
-        key = (self.task.training, torch.get_float32_matmul_precision(), *map(described, (batch, state, counts)))
+        """Return everything that a graph depends on except the values of tensors; None if it is not hashable."""
+        key = (self.task.training, torch.get_float32_matmul_precision(), *map(signature, (batch, state, counts)))
         try:
             hash(key)
         except TypeError:
@@ -99,24 +99,28 @@ class CapturedPasses:
 
     def capture(
         self, key: Hashable, seed: Callable[[], None], batch: Any, state: State, counts: dict[str, Tensor]
-    ) -> Captured | None:
+    ) -> CapturedPass | None:
         inputs: list[Tensor] = []
 
-        def kept(tensor: Tensor) -> Tensor:
+        def clone_input(tensor: Tensor) -> Tensor:
             inputs.append(tensor.clone())
             return inputs[-1]
 
-        batch, state, counts = map_batch(kept, batch), map_tree(kept, state), map_batch(kept, counts)
-        passed: list[tuple[dict[str, Tensor], State]] = []
+        batch, state, counts = (
+            map_batch(clone_input, batch),
+            map_tree(clone_input, state),
+            map_batch(clone_input, counts),
+        )
+        results: list[tuple[dict[str, Tensor], State]] = []
         gradients: dict[nn.Parameter, Tensor] = {}
 
         def run() -> None:
-            passed.append(self.run(batch, state, counts))
+            results.append(self.run(batch, state, counts))
             gradients.update((p, p.grad) for p in self.parameters if p.grad is not None)
-            again = [parameter for parameter in gradients if parameter in self.gradients]
-            if again:
+            shared = [parameter for parameter in gradients if parameter in self.gradients]
+            if shared:
                 torch._foreach_copy_(
-                    [self.gradients[parameter] for parameter in again], [gradients[parameter] for parameter in again]
+                    [self.gradients[parameter] for parameter in shared], [gradients[parameter] for parameter in shared]
                 )
 
         self.pool = self.pool or torch.cuda.graph_pool_handle()
@@ -133,31 +137,31 @@ class CapturedPasses:
         finally:
             for parameter in self.parameters:
                 parameter.grad = None
-        ((sums, carried),) = passed
+        ((sums, carried),) = results
         self.gradients = {**gradients, **self.gradients}
-        self.captured[key] = Captured(graph, inputs, sums, carried, list(gradients))
+        self.captured[key] = CapturedPass(graph, inputs, sums, carried, list(gradients))
         return self.captured[key]
 
 
 def tensors_of(batch: Any, state: State, counts: dict[str, Tensor]) -> list[Tensor]:
-    """In the order in which a capture meets them."""
-    found: list[Tensor] = []
-    map_batch(found.append, batch)
-    map_tree(found.append, state)
-    map_batch(found.append, counts)
-    return found
+    """Return all tensors, in the order in which a capture clones them."""
+    tensors: list[Tensor] = []
+    map_batch(tensors.append, batch)
+    map_tree(tensors.append, state)
+    map_batch(tensors.append, counts)
+    return tensors
 
 
-def described(tree: Any) -> Hashable:
-    """Shapes and types in place of tensors, and all else as it is."""
+def signature(tree: Any) -> Hashable:
+    """Replace tensors by their shapes and dtypes, and leave all other values as they are."""
     if isinstance(tree, Tensor):
         return (tuple(tree.shape), tree.dtype, tree.requires_grad)
     if isinstance(tree, dict):
-        return tuple((name, described(part)) for name, part in tree.items())
+        return tuple((name, signature(part)) for name, part in tree.items())
     if isinstance(tree, (tuple, list)):
         names: Iterable[Any] = getattr(tree, "_fields", range(len(tree)))
         return (
             type(tree),
-            *(described(part) for name, part in zip(names, tree, strict=True) if name not in READ_BY_THE_LOOP),
+            *(signature(part) for name, part in zip(names, tree, strict=True) if name not in READ_BY_THE_LOOP),
         )
     return tree  # type: ignore[no-any-return]

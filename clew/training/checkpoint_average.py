@@ -1,6 +1,6 @@
-"""The mean of several weights of one model: a run's last checkpoints (Vaswani et al. 2017), or several runs (Izmailov
-et al. 2018 on why points of one valley average well; runs of different seeds stand in different ones, and the
-validation loss says so).
+"""The mean of several sets of weights of one model: of a run's last checkpoints (Vaswani et al. 2017), or of several
+runs. Weights in one valley of the loss average well (Izmailov et al. 2018). Runs with different seeds are in different
+valleys, and the validation loss of their average shows it.
 
     average = (weights_1 + ... + weights_n) / n      in float64
 """
@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.core.files import file_hash, read_json
+from clew.core.wording import argument
 from clew.metrics.score import Score
 from clew.runs.directory import (
     CODE,
@@ -40,13 +41,13 @@ from clew.runs.trust import check_paths, trust_like
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problems import prepare_problem
 
-SAME = ("model.", "task.", "text.")
-"""The sections of a config that make two runs one model."""
+MODEL_SECTIONS = ("model.", "task.", "text.")
+"""The sections of a config that must be equal for an average of two runs."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Weights to average: a run's best ones, or those of a checkpoint."""
+    """Weights to average: the best ones of a run, or those of a checkpoint."""
 
     run: Path
     path: Path
@@ -59,8 +60,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Averaged:
-    """A run directory that was written, and what every source and the average score on the validation text; None where
-    that is not here."""
+    """The new run directory, and the validation scores of every source and of the average; None if the validation data
+    are not available."""
 
     folder: Path
     sources: list[Source]
@@ -69,7 +70,7 @@ class Averaged:
 
 
 def source_weights(source: Source) -> dict[str, Tensor]:
-    """The one place that reads what is averaged."""
+    """Read the weights of a source."""
     return read_group(source.path, MODEL) if source.path.is_dir() else read_weights(source.path)
 
 
@@ -81,45 +82,47 @@ def choose_sources(
     best: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Source]:
-    """The run's newest whole checkpoints, or those of the steps that are named, the newest first; and its best weights
-    where they are asked for and not among these."""
+    """Return the `last` newest intact checkpoints of a run, or those of `steps`, the newest first; with `best`, also
+    its best weights unless they are among these."""
     if last is None and not steps:
         return [best_weights(run)] if best else []
-    there = whole_checkpoints(run, say)
-    known = ", ".join(map(str, sorted(there))) or "none"
+    checkpoints = intact_checkpoints(run, say)
+    known = ", ".join(map(str, sorted(checkpoints))) or "none"
     for step in steps:
-        if step not in there:
-            raise UserError(f"{run} has no whole checkpoint of step {step}; it has: {known}")
-    if last is not None and last > len(there):
-        raise UserError(f"{run} has {len(there)} whole checkpoints, not {last}; it has: {known}")
-    chosen = sorted(set(steps), reverse=True) if steps else sorted(there, reverse=True)[:last]
-    best_one = [best_weights(run)] if best else []
-    return [Source(run, there[step], step) for step in chosen] + [
-        source for source in best_one if source.step not in chosen
+        if step not in checkpoints:
+            raise UserError(f"{run} has no intact checkpoint of step {step}; it has checkpoints of the steps: {known}")
+    if last is not None and last > len(checkpoints):
+        raise UserError(
+            f"{run} has {counted(len(checkpoints), 'intact checkpoint')}, not {last}; their steps are: {known}"
+        )
+    chosen = sorted(set(steps), reverse=True) if steps else sorted(checkpoints, reverse=True)[:last]
+    best_source = [best_weights(run)] if best else []
+    return [Source(run, checkpoints[step], step) for step in chosen] + [
+        source for source in best_source if source.step not in chosen
     ]
 
 
-def whole_checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:
-    """The run's checkpoints by their steps; a damaged one is named and passed over."""
-    found = {}
+def intact_checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:
+    """Return the intact checkpoints of a run by step. A damaged one is reported and skipped."""
+    checkpoints = {}
     for checkpoint in checkpoint_folders(run):
         fault = find_fault(checkpoint)
         if fault is None:
-            found[int(read_json(checkpoint / TRAINING)["step"])] = checkpoint
+            checkpoints[int(read_json(checkpoint / TRAINING)["step"])] = checkpoint
         else:
-            say(f"{checkpoint} is damaged ({fault}) and is passed over")
-    return found
+            say(f"{checkpoint} is damaged ({fault}) and is skipped")
+    return checkpoints
 
 
 def best_weights(run: Path) -> Source:
-    """The weights that a run is used with."""
+    """Return the weights of a run's best evaluation."""
     summary = summarise(run)
     ends = [record["best.step"] for record in summary.records if isinstance(record.get("best.step"), int)]
     return Source(run, run / WEIGHTS, ends[-1] if ends else summary.step)
 
 
 def average_weights(sources: Sequence[Source]) -> dict[str, Tensor]:
-    """The mean of every tensor, in its own type; whole numbers are the first one's."""
+    """Return the mean of every tensor, in its dtype. Integer tensors are those of the first source."""
     first = source_weights(sources[0])
     total = {name: value.double() for name, value in first.items() if value.is_floating_point()}
     for source in sources[1:]:
@@ -132,30 +135,37 @@ def average_weights(sources: Sequence[Source]) -> dict[str, Tensor]:
     }
 
 
-def check_shapes(first: Source, there: dict[str, Tensor], second: Source, here: dict[str, Tensor]) -> None:
-    """Weights of one model have the same names and shapes; the sentence names the first that does not."""
-    for name in sorted(there.keys() | here.keys()):
-        shapes = [tuple(weights[name].shape) if name in weights else "missing" for weights in (there, here)]
-        if shapes[0] != shapes[1]:
+def check_shapes(
+    first: Source, first_weights: dict[str, Tensor], second: Source, second_weights: dict[str, Tensor]
+) -> None:
+    """Check that two sets of weights have the same names and shapes."""
+    for name in sorted(first_weights.keys() | second_weights.keys()):
+        one, other = (
+            tuple(weights[name].shape) if name in weights else "missing" for weights in (first_weights, second_weights)
+        )
+        if one != other:
             raise UserError(
-                f"only weights of one model can be averaged, but {name} is {shapes[0]} in {first.name} and {shapes[1]}"
-                f" in {second.name}"
+                f"only weights of one model can be averaged, but {name} is {one} in {first.name} and {other} in"
+                f" {second.name}"
             )
 
 
-def check_alike(runs: Sequence[Path]) -> None:
-    """Runs are of one model where nothing differs in their model, task and text, nor in what their tokens stand for."""
+def check_same_model(runs: Sequence[Path]) -> None:
+    """Check that runs have one model: the same sections `model`, `task` and `text`, and the same vocabularies."""
     first, tokens = read_config(runs[0]), vocabulary_hashes(runs[0])
     for run in runs[1:]:
         changed = {
-            name: values for name, values in changed_fields(first, read_config(run)).items() if name.startswith(SAME)
+            name: values
+            for name, values in changed_fields(first, read_config(run)).items()
+            if name.startswith(MODEL_SECTIONS)
         }
         if changed:
             listed = "; ".join(f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed.items())
             raise UserError(f"only runs of one model can be averaged, but {run} differs from {runs[0]} in {listed}")
         if vocabulary_hashes(run) != tokens:
             raise UserError(
-                f"only runs with one vocabulary can be averaged, but {run} was trained with another than {runs[0]}"
+                f"only runs with the same vocabulary can be averaged, but {run} was trained with another one than"
+                f" {runs[0]}"
             )
 
 
@@ -174,54 +184,54 @@ def average_runs(
     code: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Averaged:
-    """Averages weights into a run directory of its own. Of one run, all its whole checkpoints where none are chosen; of
-    several, the weights that each is used with."""
+    """Average weights and write a new run directory. By default, average all intact checkpoints of one run, or the best
+    weights of several runs."""
     for folder in runs:
         check_run(folder)
         check_code(folder, code)
         check_merged(folder, read_config(folder))
-    check_alike(runs)
+    check_same_model(runs)
     check_empty(out)
     if last is None and not steps:
         best = best or len(runs) > 1
-        last = len(whole_checkpoints(runs[0])) if len(runs) == 1 else None
+        last = len(intact_checkpoints(runs[0])) if len(runs) == 1 else None
     sources = [source for run in runs for source in choose_sources(run, last=last, steps=steps, best=best, say=say)]
     if len(sources) < 2:
         raise UserError(
-            f"an average needs at least two weights, and there {'is 1' if sources else 'are none'} to take; "
-            "name more checkpoints or runs, or add --best"
+            f"an average needs at least two sets of weights, and there {'is 1' if sources else 'are none'}; name more"
+            f" checkpoints or runs, or add {argument('best', True)}"
         )
     weights = average_weights(sources)
     run = load_run(runs[0], device=device, code=code)
-    losses, loss = evaluated(run, sources, weights, say)
+    losses, loss = evaluate_all(run, sources, weights, say)
     write_average(run, out, sources, weights, loss)
     return Averaged(out, sources, losses, loss)
 
 
-def evaluated(
+def evaluate_all(
     run: Run, sources: Sequence[Source], weights: dict[str, Tensor], say: Callable[[str], None]
 ) -> tuple[list[Score] | None, Score | None]:
-    """The validation score of every source and of the average, in the run's task; the average's weights are in it
-    afterwards."""
+    """Return the validation score of every source and of the average. Afterwards the run's task has the averaged
+    weights."""
     try:
         check_paths(run.folder, run.config.data)
         problem = prepare_problem(run.config, run.folder)
     except UserError as error:
         say(f"not evaluated: {error}")
         return None, None
-    found = []
+    scores = []
     for state in [*map(source_weights, sources), weights]:
         run.task.load_state_dict(state)
         score = problem.judge("valid", run.task, run.task, nullcontext, lambda: False)
         assert score is not None
-        found.append(score)
-    return found[:-1], found[-1]
+        scores.append(score)
+    return scores[:-1], scores[-1]
 
 
 def write_average(
     run: Run, out: Path, sources: Sequence[Source], weights: dict[str, Tensor], loss: Score | None
 ) -> None:
-    """A run directory that is used as any other; its one record names what was averaged, each with its hash."""
+    """Write a run directory. Its only record names the averaged weights, each with its hash."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / METRICS).unlink(missing_ok=True)
@@ -241,10 +251,11 @@ def write_average(
         trust_like(out, [run.folder])
     except OSError as error:
         raise UserError(
-            f"cannot write the average to {out}: {error.strerror or error}; choose another place with --out"
+            f"cannot write the average to {out}: {error.strerror or error}; choose another folder with"
+            f" {argument('out')}"
         ) from None
 
 
 def weights_file(source: Source) -> Path:
-    """A file that changes where the weights do."""
+    """Return a file that changes with the weights of a source."""
     return source.path / MANIFEST if source.path.is_dir() else source.path

@@ -1,16 +1,17 @@
-"""Checkpoints: all that training needs to go on to the bit, as safetensors and JSON.
+"""Checkpoints: everything that training needs to resume bit for bit, as safetensors and JSON.
 
     checkpoints/step-00001000/
         model.safetensors       weights
         optimiser.safetensors   the optimiser's tensors
-        average.safetensors     averaged weights, where there are any
+        average.safetensors     averaged weights, if there are any
         carried.safetensors     the carried state of every row
-        training.json           step, data position, schedule, best value, the optimiser's numbers, what must not change
+        training.json           step, data position, schedule, best value, the optimiser's numbers, and the facts that
+                                must not change when a run is resumed
         manifest.json           SHA-256 of every file above, written last
 
-Where tensors are sharded each process writes its own part, model-1-of-2.safetensors, and model.json says which rows of
-each tensor stand where. A checkpoint is written in a folder aside, flushed and renamed, so that one which has its name
-is whole; its hashes are looked at all the same.
+If tensors are sharded, each process writes its own shards, such as model-1-of-2.safetensors, and model.json lists the
+shard files and the shape of each whole tensor. A checkpoint is written to a temporary folder, flushed and renamed, so
+that a folder with its final name is complete. Its hashes are checked nevertheless.
 """
 
 import shutil
@@ -30,6 +31,7 @@ from clew.core.files import PARTIAL, file_hash, flush, read_json, write_json
 from clew.core.identity import Known, agree
 from clew.core.processes import gather_rows, rank, sum_over_processes, world_size
 from clew.core.types import State, Tree
+from clew.core.wording import argument
 from clew.layers.adapters import own_weights
 from clew.runs.directory import check_format, read_weights, write_weights
 from clew.runs.folder.run_files import FORMAT
@@ -47,7 +49,7 @@ MODEL, OPTIMISER, AVERAGE, CARRIED = "model", "optimiser", "average", "carried"
 
 @dataclass
 class TrainingState:
-    """The parts that a checkpoint holds."""
+    """The state that a checkpoint holds."""
 
     task: nn.Module
     optimiser: torch.optim.Optimizer
@@ -55,15 +57,15 @@ class TrainingState:
     best: Best
     progress: Progress
     identity: Mapping[str, Known]
-    """What must not change under a resume, by name: model, tokenizer, data, batches."""
+    """Facts that must not change when a run is resumed, by name: model, tokenizer, data, batches."""
     average: Average | None = None
 
 
 def save_checkpoint(folder: Path, state: TrainingState, keep: int = 2) -> Path:
-    """Writes checkpoints/step-N below the run's folder and drops all but the newest `keep`. Every process has to call
-    it."""
+    """Write checkpoints/step-N in the run's folder, and delete all except the newest `keep` checkpoints. Every process
+    must call this."""
     name = f"step-{state.progress.step:08d}"
-    aside, final = folder / "checkpoints" / f".{name}{PARTIAL}", folder / "checkpoints" / name
+    partial, final = folder / "checkpoints" / f".{name}{PARTIAL}", folder / "checkpoints" / name
     progress, average = state.progress, state.average
     progress.look()
     tensors, numbers = split_optimiser(state.optimiser.state_dict())
@@ -78,11 +80,11 @@ def save_checkpoint(folder: Path, state: TrainingState, keep: int = 2) -> Path:
     def begin() -> None:
         if rank() == 0:
             drop_partials(folder)
-            aside.mkdir(parents=True)
+            partial.mkdir(parents=True)
 
     def write() -> None:
         for group, content in groups.items():
-            write_group(aside, group, content)
+            write_group(partial, group, content)
 
     def end() -> None:
         if rank() != 0:
@@ -104,25 +106,24 @@ def save_checkpoint(folder: Path, state: TrainingState, keep: int = 2) -> Path:
             "optimiser": numbers,
             "identity": {fact: known._asdict() for fact, known in state.identity.items()},
         }
-        write_json(aside / TRAINING, about)
-        write_json(aside / MANIFEST, {path.name: file_hash(path) for path in sorted(aside.iterdir())})
-        flush(aside)
+        write_json(partial / TRAINING, about)
+        write_json(partial / MANIFEST, {path.name: file_hash(path) for path in sorted(partial.iterdir())})
+        flush(partial)
         drop(final)
-        aside.replace(final)
+        partial.replace(final)
         flush(final.parent)
-        there = checkpoint_folders(folder)
-        newer = [path for path in there if path.name > name]  # damaged, since training went back behind them
-        for path in [*newer, *there[len(newer) + keep :]]:
+        folders = checkpoint_folders(folder)
+        newer = [path for path in folders if path.name > name]  # damaged: training resumed from an earlier one
+        for path in [*newer, *folders[len(newer) + keep :]]:
             drop(path)
 
     for stage in (begin, write, end):
-        all_together(stage, folder)
+        run_on_all(stage, folder)
     return final
 
 
-def all_together(stage: Callable[[], None], folder: Path) -> None:
-    """A stage of a save on every process: where it fails on one, it fails on all of them, and none waits for
-    another."""
+def run_on_all(stage: Callable[[], None], folder: Path) -> None:
+    """Run a stage of saving on every process. If it fails on one, it raises on all, so that none waits for another."""
     failure: OSError | None = None
     try:
         stage()
@@ -137,26 +138,28 @@ def all_together(stage: Callable[[], None], folder: Path) -> None:
 
 
 class DiskError(UserError):
-    """A disk that is full or may not be written to: no fault of the settings that were trained."""
+    """The disk is full or not writable: not a fault of the settings of the run."""
 
 
 def cannot_write(what: str, folder: Path, error: OSError | None) -> DiskError:
-    """The sentence for a disk that is full or may not be written to, in the middle of a run; without an error, it was
-    another process's."""
-    why = (error.strerror or str(error)) if error is not None else "another process says why"
-    newest = next((path.name for path in checkpoint_folders(folder)), "the start: nothing was saved yet")
+    """Return the error for a disk that is full or not writable during a run. Without `error`, another process had
+    it."""
+    why = (error.strerror or str(error)) if error is not None else "see the message of another process"
+    newest = next((path.name for path in checkpoint_folders(folder)), None)
+    source = f"from {newest}" if newest is not None else "from the start, as no checkpoint was saved yet"
     return DiskError(
-        f"{what} cannot be written below {folder}: {why}; make room there, or allow writing to it, and go on by"
-        f" --resume from {newest}"
+        f"cannot write {what} in {folder}: {why}; free space there, or make it writable, and resume with"
+        f" {argument('resume', True)} {source}"
     )
 
 
 def drop(checkpoint: Path) -> None:
-    """Removes a checkpoint, if it can be; one that has its name stays whole to the last."""
-    gone = checkpoint.with_name(f".{checkpoint.name}.dropped{PARTIAL}")
+    """Delete a checkpoint, if possible. It is renamed first, so that a folder with a checkpoint's name is always
+    complete."""
+    dropped = checkpoint.with_name(f".{checkpoint.name}.dropped{PARTIAL}")
     with suppress(OSError):
-        checkpoint.replace(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+        checkpoint.replace(dropped)
+    shutil.rmtree(dropped, ignore_errors=True)
 
 
 def drop_partials(folder: Path) -> None:
@@ -165,15 +168,15 @@ def drop_partials(folder: Path) -> None:
 
 
 def write_group(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> None:
-    """Tensors of one kind: one file by the first process, or one a process where some are sharded."""
+    """Write a group of tensors: in one file by the first process, or in one file per process if some are sharded."""
     if not any(isinstance(tensor, DTensor) for tensor in tensors.values()):
         if rank() == 0:
             write_weights(folder / f"{group}.safetensors", tensors)
         return
-    mine = {name: local(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor) or rank() == 0}
+    shards = {name: local(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor) or rank() == 0}
     write_weights(
         folder / shard_name(group, rank()),
-        {name: part for name, part in mine.items() if part.numel() or part.dim() == 0},
+        {name: part for name, part in shards.items() if part.numel() or part.dim() == 0},
     )
     if rank() == 0:
         shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
@@ -188,73 +191,76 @@ def shard_name(group: str, number: int) -> str:
 
 
 def read_group(folder: Path, group: str) -> dict[str, Tensor]:
-    """All tensors of one kind, whole, however many processes wrote them: shards are cut along the first axis, in the
-    processes' order."""
+    """Read a group of whole tensors, for any number of processes that wrote them: shards are split along the first
+    axis, in the order of the processes."""
     index = folder / f"{group}.json"
     if not index.is_file():
         return read_weights(folder / f"{group}.safetensors")
     about = read_json(index)
     shards = [read_weights(folder / Path(name).name) for name in about["shards"]]
     parts = {name: [shard[name] for shard in shards if name in shard] for name in about["shapes"]}
-    found = {name: pieces[0] if len(pieces) == 1 else torch.cat(pieces) for name, pieces in parts.items()}
+    tensors = {name: pieces[0] if len(pieces) == 1 else torch.cat(pieces) for name, pieces in parts.items()}
     for name, shape in about["shapes"].items():
-        if list(found[name].shape) != shape:
-            raise UserError(f"{folder}: the shards of {name} have {list(found[name].shape)} together, not {shape}")
-    return found
+        if list(tensors[name].shape) != shape:
+            raise UserError(
+                f"{folder}: the shards of {name} have the shape {list(tensors[name].shape)} together, not {shape}"
+            )
+    return tensors
 
 
 def checkpoint_folders(folder: Path) -> list[Path]:
-    """The newest first."""
+    """Return the checkpoints of a run, the newest first."""
     return sorted((folder / "checkpoints").glob("step-*"), reverse=True)
 
 
 def find_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that is whole, and a sentence on each newer one that is not."""
+    """Return the newest intact checkpoint, and a message about each newer one, which is damaged."""
     complaints: list[str] = []
     for path in checkpoint_folders(folder):
         fault = find_fault(path)
         if fault is None:
             return path, complaints
-        complaints.append(f"{path} is damaged ({fault}) and is passed over")
+        complaints.append(f"{path} is damaged ({fault}) and is skipped")
     return None, complaints
 
 
 def starts_anew(run: Path | None) -> bool:
-    """Whether training begins at step 0: in a new run, or in one that has no whole checkpoint yet."""
+    """Whether training starts at step 0: in a new run, or in a run without an intact checkpoint."""
     return run is None or find_checkpoint(run)[0] is None
 
 
 def find_fault(checkpoint: Path) -> str | None:
+    """Return why a checkpoint is damaged, or None."""
     try:
         manifest = read_json(checkpoint / MANIFEST)
     except (UserError, OSError) as error:
         return str(error)
     kinds = {str(name).split(".")[0].split("-")[0] for name in manifest} if isinstance(manifest, dict) else set()
     if not {"training", MODEL, OPTIMISER, CARRIED} <= kinds:
-        return f"{MANIFEST} does not name every file"
+        return f"{MANIFEST} does not list every file"
     for name, expected in manifest.items():
         path = checkpoint / Path(name).name
         if not path.is_file():
             return f"{name} is missing"
         if file_hash(path) != expected:
-            return f"{name} is not what was written"
+            return f"{name} has changed since it was written"
     return None
 
 
 def load_checkpoint(checkpoint: Path, state: TrainingState) -> None:
-    """Puts every part back as it was, on any number of processes."""
+    """Restore the state of training, on any number of processes."""
     about = read_json(checkpoint / TRAINING)
     format = check_format(about.get("format"), checkpoint / TRAINING)
     is_old = format == 1
     for name, before in about["identity"].items():
         now = state.identity.get(name)
         if now is None or not (
-            agrees_with_words(name, before, now) if is_old else agree(told_now(before["facts"], format), now.facts)
+            agrees_with_words(name, before, now) if is_old else agree(current_facts(before["facts"], format), now.facts)
         ):
             then = before if is_old else before["words"]
             raise UserError(
-                f"the {name} is not what {checkpoint} was written with (then {then}; now {now and now.words}), so the"
-                f" run cannot go on from it; bring the {name} back as it was, or start a new run"
+                f"cannot resume from {checkpoint}: the {name} changed since it was written (then {then}; now"
+                f" {now and now.words}); restore the earlier {name}, or start a new run"
             )
     load_whole(state.task, read_group(checkpoint, MODEL))
     load_optimiser(state.optimiser, join_optimiser(read_group(checkpoint, OPTIMISER), about["optimiser"]))
@@ -276,8 +282,8 @@ def load_checkpoint(checkpoint: Path, state: TrainingState) -> None:
         progress.state = cut_rows(rows, world_size())[rank()]
 
 
-def told_now(facts: Mapping[str, Any], format: int) -> dict[str, Any]:
-    """Facts that a checkpoint of any format has kept, the settings among them as this format has them."""
+def current_facts(facts: Mapping[str, Any], format: int) -> dict[str, Any]:
+    """Return a checkpoint's facts with its settings upgraded from its format to the current one."""
     settings = upgraded({"model": facts.get("settings"), "task": facts.get("task")}, format)
     return {
         **facts,
@@ -286,13 +292,14 @@ def told_now(facts: Mapping[str, Any], format: int) -> dict[str, Any]:
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """An optimiser's state from whole tensors: those shaped as their parameter are cut as it is."""
+    """Load an optimiser's state from whole tensors. A tensor with its parameter's shape is sharded like the
+    parameter."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     for index, entries in state["state"].items():
         for name, value in entries.items():
             if isinstance(value, Tensor) and value.shape == parameters[index].shape:
                 entries[name] = shard_of(value, parameters[index])
-    # Which kernel steps the parameters is this machine's choice, not that of the one before.
+    # Whether the step is fused depends on this machine, not on the one that wrote the checkpoint.
     groups = [
         {**saved, "fused": own.get("fused")}
         for saved, own in zip(state["param_groups"], optimiser.param_groups, strict=True)
@@ -301,7 +308,7 @@ def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> N
 
 
 def named_leaves(tree: Tree, path: str = "") -> dict[str, Tensor]:
-    """Every tensor of a tree by where it stands, such as `0.1.2`."""
+    """Return every tensor of a tree by its path, such as `0.1.2`."""
     if isinstance(tree, Tensor):
         return {path: tree}
     parts = () if tree is None else tree.items() if isinstance(tree, dict) else enumerate(tree)
@@ -313,8 +320,8 @@ def named_leaves(tree: Tree, path: str = "") -> dict[str, Tensor]:
 
 
 def carried_state(task: nn.Module, tensors: dict[str, Tensor], path: str) -> State:
-    """A carried state from its leaves: the task's initial state tells how they are nested, though a place empty there
-    may be filled."""
+    """Rebuild a carried state from its leaves. The task's initial state gives the nesting, but a place that is None
+    there may have a tensor."""
     first = next((leaf for name, leaf in tensors.items() if name.split(".")[0] == path), None)
     if first is None:
         return None
@@ -332,7 +339,7 @@ def carried_state(task: nn.Module, tensors: dict[str, Tensor], path: str) -> Sta
 
 
 def split_optimiser(state: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimiser's state as tensors by name, and the rest, which is JSON."""
+    """Split an optimiser's state into tensors by name, and the rest as JSON values."""
     tensors, rest = {}, {}
     for index, entries in state["state"].items():
         for name, value in entries.items():

@@ -1,4 +1,4 @@
-"""A task compiled by `torch.compile`, as evaluation and as the training loop run it."""
+"""A task compiled by `torch.compile`, for evaluation and for the training loop."""
 
 import os
 from typing import Any
@@ -12,11 +12,11 @@ from clew.core.types import State, Term
 
 
 class Carrying(nn.Module):
-    """A task that gives its state back detached, or none where nobody carries it.
+    """A task that returns its state detached, or None if the state is not carried.
 
-    Compiled code expects a gradient of every output that can have one. For keys and values that are not detached
-    inside, each backward pass would allocate zeros of their size and add them: 1.2 GB for GPT-2 at 32 x 1024, written
-    once and read twice.
+    Compiled code expects a gradient for every output that can have one. For keys and values that are not detached
+    inside the compiled code, each backward pass would allocate zeros of their size and add them: 1.2 GB for GPT-2 at
+    32 x 1024, written once and read twice.
     """
 
     def __init__(self, task: nn.Module, carry: bool):
@@ -28,12 +28,12 @@ class Carrying(nn.Module):
         return terms, detach_state(state) if self.carry else None
 
 
-def compiled(task: nn.Module, *, many_shapes: bool = False) -> Any:
-    """The task compiled by `torch.compile`, whose code is kept in clew's cache and found there by a later run.
+def compile_task(task: nn.Module, *, many_shapes: bool = False) -> Any:
+    """Compile a task by `torch.compile`. The generated code is stored in clew's cache for later runs.
 
-    With `many_shapes` code is made for all lengths at once, since a graph for each would take minutes.
+    `many_shapes` compiles one graph with dynamic shapes, because one graph per length would take minutes.
 
-    On a CPU torch 2.13 computes wrong gradients of a bidirectional encoder under an attentive decoder, unless
+    On a CPU, torch 2.13 computes wrong gradients for a bidirectional encoder with an attentive decoder, unless
     `torch._inductor.config.inplace_buffers` is False.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))

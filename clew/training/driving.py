@@ -1,4 +1,4 @@
-"""Drive the loop of a run: log, evaluate and save between its steps, and stop it. `training.loop` takes the steps."""
+"""Drive the training loop of a run: log, evaluate and save between steps, and stop. `training.loop` does the steps."""
 
 import math
 import time
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.core.processes import first_alone, rank, world_size
 from clew.runs.directory import WEIGHTS, read_weights, truncate_metrics, write_weights
 from clew.training.callbacks import Evaluated, Saved
 from clew.training.checkpoints import find_checkpoint, load_checkpoint, save_checkpoint
-from clew.training.loggers import loggers_of
+from clew.training.loggers import build_loggers
 from clew.training.loop import train
 from clew.training.parallel import whole_weights
 from clew.training.run_folder import writing
@@ -40,10 +40,10 @@ def drive(trainer: Trainer) -> None:
     if lacks_evaluation(trainer):
         evaluate(trainer)
     if state.best.is_exhausted:
-        return report.say(no_better(trainer))
+        return report.say(early_stopping_note(trainer))
     saves = settings.save_every or settings.evaluate_every
     halvings = progress.halvings
-    with log.failing(), closing(steps):  # closing also ends the worker processes that make batches ahead
+    with log.failing(), closing(steps):  # closing also ends the worker processes that prefetch batches
         for record in steps:
             log.add(record)
             is_last = record.step == settings.steps
@@ -55,8 +55,8 @@ def drive(trainer: Trainer) -> None:
             if progress.halvings != halvings:
                 halvings = progress.halvings
                 report.say(
-                    f"out of memory at step {record.step}: batches are cut into {record.parts} micro-batches from here"
-                    " on"
+                    f"out of memory at step {record.step}: from this step on, batches are split into {record.parts}"
+                    " micro-batches"
                 )
             if record.is_read:
                 log.write(now)
@@ -64,44 +64,47 @@ def drive(trainer: Trainer) -> None:
             is_evaluated = record.step % settings.evaluate_every == 0 or is_last
             if is_evaluated:
                 evaluate(trainer)
-            # Several processes agree on stopping in the next step's exchange, so that all end after the same step.
+            # Several processes agree to stop when they next exchange counts, so that all stop after the same step.
             stop = record.stop or (watchers.ask_to_stop() and world_size() == 1)
             trainer.stopped_by = watchers.stopping_callback() if stop else ""
-            if trainer.stopped_by and not is_evaluated:  # the run ends like one that is complete
+            if trainer.stopped_by and not is_evaluated:  # the run ends like a complete one
                 evaluate(trainer)
             if record.step % saves == 0 or is_last or stop or state.best.is_exhausted:
                 callbacks.save(Saved(record.step, save_checkpoint(trainer.folder, state, settings.keep)))
-            log.leave_out(time.perf_counter() - now)
+            log.exclude(time.perf_counter() - now)
             if stop or world_size() == 1:
                 callbacks.raise_error()
             if trainer.stopped_by:
-                return report.say(f"{trainer.stopped_by} asked to stop; stopped at step {record.step}")
+                return report.say(f"stopped at step {record.step}, as requested by {trainer.stopped_by}")
             if stop:
                 where = f"stopped at step {record.step} of {settings.steps}; saved in {trainer.folder}"
                 raise Interrupted(watchers.request.number or 2, where, trainer.folder)
             if state.best.is_exhausted:
-                return report.say(no_better(trainer))
+                return report.say(early_stopping_note(trainer))
 
 
 def is_due(step: int, trainer: Trainer, saves: int) -> bool:
-    """Whether a step is logged, evaluated or saved, for which the host has to know how it ended."""
+    """Whether a step is logged, evaluated or saved: then the host must read its numbers first."""
     return any(step % every == 0 for every in (trainer.settings.log_every, trainer.settings.evaluate_every, saves))
 
 
-def no_better(trainer: Trainer) -> str:
-    return f"no better evaluation in {trainer.settings.patience}; stopped at step {trainer.state.progress.step}"
+def early_stopping_note(trainer: Trainer) -> str:
+    return (
+        f"no improvement in {counted(trainer.settings.patience or 0, 'evaluation')}; stopped at step"
+        f" {trainer.state.progress.step}"
+    )
 
 
 def lacks_evaluation(trainer: Trainer) -> bool:
-    """Whether the run was interrupted during the evaluation that was due at its last step."""
+    """Whether the run was interrupted before the evaluation that was due at its last step was complete."""
     step, evaluated, settings = trainer.state.progress.step, trainer.state.best.evaluated, trainer.settings
     is_due = step > 0 and (step % settings.evaluate_every == 0 or step == settings.steps)
     return is_due and evaluated is not None and evaluated < step
 
 
 def evaluate(trainer: Trainer) -> None:
-    """Evaluate on the validation part, with averaged weights if there are any; if this is the best evaluation so far,
-    its weights become the run's."""
+    """Evaluate on the validation part, with averaged weights if there are any. If this is the best evaluation so far,
+    write its weights as the run's."""
     state, watchers = trainer.state, trainer.watchers
     with state.average.in_place() if state.average is not None else nullcontext():
         score = trainer.problem.judge(
@@ -127,7 +130,7 @@ def evaluate(trainer: Trainer) -> None:
 
 
 def keep_weights(trainer: Trainer) -> None:
-    """Write the task's weights as the run's. Every process has to call it."""
+    """Write the task's weights as the run's. Every process must call this."""
     weights = whole_weights(trainer.task)
     if rank() == 0:
         with writing("the weights", trainer.folder):
@@ -154,7 +157,7 @@ def restore(trainer: Trainer) -> None:
         return report.say(f"{folder} has no checkpoint yet; starting from step 0")
     report.say(f"resuming from step {progress.step}")
     if best.step > 0 and (fault := weights_fault(folder)):
-        report.say(f"{fault}; the weights of step {progress.step} replace those of step {best.step}, the best so far")
+        report.say(f"{fault}; the weights of step {progress.step} replace the best weights so far, of step {best.step}")
         if best.step != progress.step:
             best.step, best.value = progress.step, math.inf
         with state.average.in_place() if state.average is not None else nullcontext():
@@ -162,7 +165,7 @@ def restore(trainer: Trainer) -> None:
 
 
 def weights_fault(folder: Path) -> str | None:
-    """What is wrong with the run's weights, if anything."""
+    """Return why the run's weights cannot be read, or None."""
     try:
         read_weights(folder / WEIGHTS)
         return None
@@ -172,14 +175,14 @@ def weights_fault(folder: Path) -> str | None:
 
 @contextmanager
 def open_loggers(trainer: Trainer, resumed: bool) -> Iterator[None]:
-    """Open the loggers of `training.log` on the first process; they are closed at the end of the context."""
+    """Within this context the loggers of `training.log` are open on the first process."""
     if rank() == 0:
         with writing("the events", trainer.folder):
             step = trainer.state.progress.step if resumed else None
-            trainer.loggers = loggers_of(trainer.settings.log, trainer.folder, step)
+            trainer.loggers = build_loggers(trainer.settings.log, trainer.folder, step)
     try:
         yield
     finally:
         for logger in trainer.loggers:
-            with suppress(OSError):  # metrics.jsonl has everything too
+            with suppress(OSError):  # no loss: metrics.jsonl has every record
                 logger.close()

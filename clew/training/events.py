@@ -1,7 +1,7 @@
-"""A run's records as TensorBoard events, beside metrics.jsonl, where the package `tensorboard` is installed; else
-nothing.
+"""A run's records as TensorBoard events, in addition to metrics.jsonl. Without the package `tensorboard`, nothing is
+written.
 
-`tensorboard --logdir runs` then shows every run below runs/ by its folder's name.
+`tensorboard --logdir runs` shows every run in runs/ by the name of its folder.
 """
 
 import time
@@ -11,24 +11,23 @@ from pathlib import Path
 from typing import Any
 
 
-def numbers_of(record: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
-    """A record's step and its numbers, None where it has no step, or nothing else."""
+def step_numbers(record: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
+    """Return a record's step and its numbers; None if it has no step or no numbers."""
     step = record.get("step")
     if not isinstance(step, int):
         return None
-    found = {
-        name: each
-        for name, each in record.items()
-        if isinstance(each, (int, float)) and not isinstance(each, bool) and name != "step"
+    numbers = {
+        name: value
+        for name, value in record.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "step"
     }
-    return (step, found) if found else None
+    return (step, numbers) if numbers else None
 
 
 class Events:
-    """Writes records as scalars into the run's folder: `train.loss` is shown as train/loss.
+    """Writes records as scalars to a folder: `train.loss` is shown as train/loss.
 
-    A run that goes on passes the step it goes on from as `after`; what was written beyond that step before is no longer
-    shown.
+    A resumed run passes its step as `after`; TensorBoard then hides earlier events of later steps.
     """
 
     def __init__(self, folder: Path, *, after: int | None = None):
@@ -41,16 +40,16 @@ class Events:
             return
         self.writer = writer(str(folder))
         if after is not None:
-            started = self.proto.SessionLog(status=self.proto.SessionLog.START)
-            self.writer.add_event(self.proto.Event(wall_time=time.time(), step=after + 1, session_log=started))
+            start = self.proto.SessionLog(status=self.proto.SessionLog.START)
+            self.writer.add_event(self.proto.Event(wall_time=time.time(), step=after + 1, session_log=start))
             self.writer.flush()
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """A record of metrics.jsonl: its numbers at its step. What is no number, or has no step, is left out."""
-        found = numbers_of(record)
-        if self.writer is None or found is None:
+        """Write the numbers of a record at its step. Other values, and records without a step, are skipped."""
+        point = step_numbers(record)
+        if self.writer is None or point is None:
             return
-        step, numbers = found
+        step, numbers = point
         values = [
             self.summary.Value(tag=name.replace(".", "/", 1), simple_value=value) for name, value in numbers.items()
         ]
@@ -58,7 +57,7 @@ class Events:
         self.writer.flush()
 
     def close(self) -> None:
-        """Closes the file; a second time does nothing."""
+        """Close the file. A second call does nothing."""
         if self.writer is not None:
             self.writer.close()
             self.writer = None

@@ -1,9 +1,8 @@
-"""A module and a DataLoader of the user's own, trained by the loop that trains runs: checkpoints, signals and resuming
-included.
+"""Train a user's module with a user's DataLoader, in the training loop of runs: with checkpoints, signals and resuming.
 
-The loop asks for batches by position, so that the order is drawn here, from (seed, epoch), and not by the loader's
-sampler; what is random in making a batch comes from (seed, epoch, batch), and in a step from (seed, step). Hence a
-resumed run goes on to the bit.
+The loop gets batches by position. So the order of examples is drawn here from (seed, epoch), not by the loader's
+sampler. The random numbers of a batch are derived from (seed, epoch, batch), and those of a step from (seed, step). So
+a resumed run continues bit for bit.
 """
 
 import json
@@ -36,6 +35,7 @@ from clew.core.processes import (
     world_size,
 )
 from clew.core.types import State, Term
+from clew.core.wording import argument
 from clew.layers.precision import is_quantised
 from clew.metrics.score import Score
 from clew.runs.config import TrainingConfig, meant_by
@@ -50,16 +50,16 @@ from clew.training.precision import precision
 from clew.training.problem import OnProgress, Problem, no_progress
 from clew.training.report import Report, Silence
 from clew.training.run import check_training, own_device, watching
-from clew.training.run_folder import RunFolder, alone, make_folder, writing
+from clew.training.run_folder import RunFolder, locked_run, make_folder, writing
 from clew.training.schedules import SCHEDULES
 from clew.training.trainer import Trainer, build_trainer, digest
 
 Evaluate = Callable[[Any], float | Mapping[str, float]]
-"""Measures a module: a loss, or measures by name with `loss` among them. The smallest loss is the best."""
+"""Evaluates a module: returns a loss, or metrics by name that include `loss`. The lowest loss is the best."""
 
 
 class Settings(TypedDict, total=False):
-    """The fields of the section `training` that hold for any module, with that section's defaults."""
+    """The fields of the config section `training` that apply to any module, with the defaults of that section."""
 
     learning_rate: float
     schedule: Part
@@ -77,20 +77,20 @@ class Settings(TypedDict, total=False):
 
 
 ARGUMENTS = ("steps", "optimiser", "evaluate", "seed", "device", "resume", "overwrite", "quiet", "callbacks")
-"""Those of `clew.fit` that are no settings."""
+"""Arguments of `clew.fit` that are not settings."""
 
 
 @dataclass(frozen=True, repr=False)
 class Fit:
-    """What `fit` gives back: the module with the weights of its best evaluation, or without one those of the last
-    step."""
+    """The result of `fit`: the module with the weights of the best evaluation, or of the last step if there was no
+    evaluation."""
 
     module: Any
     folder: Path
     step: int
     best_step: int
     measures: dict[str, float]
-    """What the best evaluation measured; nothing where there was none."""
+    """The metrics of the best evaluation; empty if there was no evaluation."""
     seconds: float
 
     def __repr__(self) -> str:
@@ -99,64 +99,65 @@ class Fit:
         return f"Fit({str(self.folder)!r}: {type(self.module).__name__}, {counted(self.step, 'step')}{best}{measures})"
 
 
-class Given(NamedTuple):
-    """A batch of the user's, apart from the fields that the loop reads from its own."""
+class UserBatch(NamedTuple):
+    """A batch from the user's loader, wrapped so that the training loop does not take its fields for its own."""
 
     content: Any
 
 
 class AsTask(nn.Module):
-    """A module of the user's as a task. A loss is a mean over rows: loss * rows / rows. A module that gives terms (sum,
-    count) counts them itself, from the batch alone: `counts(batch)`."""
+    """A user's module as a task. A loss is a mean over the rows: a term with the sum loss * rows and the count rows. A
+    module that returns terms (sum, count) must have a method `counts(batch)`, which counts them from the batch only."""
 
     def __init__(self, module: Any):
         super().__init__()
         self.module = module
 
-    def forward(self, batch: Given, state: State = None) -> tuple[dict[str, Term], State]:
+    def forward(self, batch: UserBatch, state: State = None) -> tuple[dict[str, Term], State]:
         if self.module.training:
-            seed_others(torch.initial_seed())  # the loop's for this step
-        found = self.module(batch.content)
-        if isinstance(found, tuple) and not isinstance(found, Term):
-            found = found[0]  # a task of clew's gives its state too
-        if isinstance(found, Tensor):
-            return {"loss": self.mean_term(found, batch)}, None
-        terms = {"loss": found} if isinstance(found, Term) else found
+            seed_python_and_numpy(torch.initial_seed())  # the loop has set torch's seed for this step
+        output = self.module(batch.content)
+        if isinstance(output, tuple) and not isinstance(output, Term):
+            output = output[0]  # a task of clew also returns its state
+        if isinstance(output, Tensor):
+            return {"loss": self.mean_term(output, batch)}, None
+        terms = {"loss": output} if isinstance(output, Term) else output
         if not isinstance(terms, dict) or not all(isinstance(term, Term) for term in terms.values()):
             raise UserError(
-                f"the module's forward(batch) gave {shown(found)}; give the loss as a tensor with one number, or terms"
-                ' by name: clew.core.types.Term(sum, count) under "loss"'
+                f"the module's forward(batch) returned {shown(output)}; return the loss as a tensor with one number, or"
+                ' a dict of terms, such as {"loss": clew.core.types.Term(sum, count)}'
             )
         if set(self.counts(batch)) != set(terms):
             raise UserError(
-                f"the module gives the terms {', '.join(terms)} and counts {', '.join(self.counts(batch))}; "
-                "give it a method counts(batch) that gives every term's count by name, from the batch alone"
+                f"the module returns the terms {', '.join(terms)}, but counts {', '.join(self.counts(batch))}; add a"
+                " method counts(batch) that returns the count of every term by name, from the batch only"
             )
         return terms, None
 
-    def mean_term(self, loss: Tensor, batch: Given) -> Term:
+    def mean_term(self, loss: Tensor, batch: UserBatch) -> Term:
         if loss.numel() != 1:
             raise UserError(
-                f"the module's loss has the shape {list(loss.shape)}; give one number, the mean over the batch's rows"
+                f"the module's loss has the shape {list(loss.shape)}; return one number, the mean over the batch's rows"
             )
         if torch.is_grad_enabled() and not loss.requires_grad:
             raise UserError(
-                "the module's loss does not depend on its parameters, so there is nothing to learn; compute it from"
-                " them"
+                "the module's loss does not depend on its parameters, so there is nothing to train; compute the loss"
+                " from them"
             )
         if hasattr(self.module, "counts"):
             raise UserError(
-                "the module has a method counts, which is for terms; give Term(sum, count), or leave counts out"
+                "the module has a method counts, which is for terms, but returns a loss; return Term(sum, count), or"
+                " remove the method counts"
             )
         rows = num_rows(batch)
         loss = loss.float() if loss.dtype in (torch.bfloat16, torch.float16) else loss
         return Term(loss.reshape(()) * rows, torch.full((), rows, device=loss.device))
 
-    def counts(self, batch: Given) -> dict[str, Tensor]:
+    def counts(self, batch: UserBatch) -> dict[str, Tensor]:
         if not hasattr(self.module, "counts"):
             return {"loss": torch.tensor(num_rows(batch))}
-        found = self.module.counts(batch.content)
-        return found if isinstance(found, dict) else {"loss": found}
+        counts = self.module.counts(batch.content)
+        return counts if isinstance(counts, dict) else {"loss": counts}
 
 
 def fit(
@@ -175,41 +176,41 @@ def fit(
     callbacks: Sequence[Callback] = (),
     **settings: Unpack[Settings],
 ) -> Fit:
-    """Trains a module whose `forward(batch)` gives a loss, on the batches of a loader, until `steps`; all that happens
-    is in `folder`.
+    """Train a module whose `forward(batch)` returns a loss, on the batches of a loader, for `steps` steps. Checkpoints
+    and metrics are written to `folder`.
 
-    `evaluate` is a loader whose mean loss is measured, or a function of the module. `resume` goes on from the folder's
-    newest checkpoint, to the bit, or starts where there is none; `overwrite` replaces the fit that is there. Raises
-    `Interrupted` where a signal came, after saving.
+    `evaluate` is a loader on which the mean loss is computed, or a function of the module. `resume` continues bit for
+    bit from the newest checkpoint in the folder, or starts from step 0 if there is none. `overwrite` replaces the fit
+    in the folder. On a signal, saves and raises `Interrupted`.
     """
     report = report if report is not None and is_first() else Silence()
     folder = Path(folder)
     with process_group(device), watching(folder, report, callbacks) as watchers:
         batches, about, known = batches_of(loader, seed)
-        training = settings_of(loader, steps, optimiser, dict(settings))
+        training = read_settings(loader, steps, optimiser, dict(settings))
         check_module(module, optimiser)
-        from_first(lambda: checked_folder(folder, resume, overwrite))  # on one process, before any of them writes there
+        from_first(lambda: check_folder(folder, resume, overwrite))  # on one process, before any of them writes there
         own, reason = own_device(device)
         module.to(own)
         known = {**identity(module, training, optimiser, seed), **known}
         parts = ("valid",) if evaluate is not None else ()
-        problem = Problem(module, {}, batches, parts, judge_of(evaluate), about, known)
+        problem = Problem(module, {}, batches, parts, build_judge(evaluate), about, known)
         report.say(f"device {reason}")
         report.say(f"{sum(p.numel() for p in module.parameters()):,} parameters; {about}; writing to {folder}")
         first_alone(lambda: make_folder(folder))
-        with alone(folder), precision(training, own) as autocast:
+        with locked_run(folder), precision(training, own) as autocast:
             if overwrite and rank() == 0:
                 RunFolder(folder, overwrite=True).remove()
-            given = optimiser if isinstance(optimiser, torch.optim.Optimizer) else None
-            # The trainer is not kept in a variable here: it holds the process group, which is left after this.
+            built = optimiser if isinstance(optimiser, torch.optim.Optimizer) else None
+            # The trainer gets no variable here, because it keeps the process group alive, which must end after this.
             return fit_with(
-                build_trainer(training, folder, problem, seed, autocast, watchers, optimiser=given, as_task=AsTask),
+                build_trainer(training, folder, problem, seed, autocast, watchers, optimiser=built, as_task=AsTask),
                 resume,
             )
 
 
 def fit_with(trainer: Trainer, resume: bool) -> Fit:
-    """Train to the end, from the newest checkpoint if it is to be resumed."""
+    """Train to the end; with `resume`, from the newest checkpoint."""
     trainer.unit = "rows"
     if rank() == 0 and not (trainer.folder / ENVIRONMENT).exists():
         with writing("the run", trainer.folder):
@@ -229,7 +230,7 @@ def finish(trainer: Trainer) -> Fit:
     if state.best.step == 0:
         with state.average.in_place() if state.average is not None else nullcontext():
             keep_weights(trainer)
-    first_alone(lambda: None)  # every process reads what the first has written
+    first_alone(lambda: None)  # every process reads the weights that the first has written
     module.load_state_dict(read_weights(folder / WEIGHTS))
     module.eval()
     step, seconds = state.progress.step, state.progress.seconds
@@ -244,22 +245,22 @@ def finish(trainer: Trainer) -> Fit:
     return Fit(module, folder, step, best_step, measures, seconds)
 
 
-def settings_of(
+def read_settings(
     loader: DataLoader[Any] | Batches, steps: int, optimiser: Part | torch.optim.Optimizer, settings: dict[str, Any]
 ) -> TrainingConfig:
-    """What is given as the section `training`, with that section's rules."""
+    """Validate the settings of `fit` as the config section `training`."""
     for name in settings:
         if name not in Settings.__annotations__:
             meant = (meant_by(name) or "").removeprefix("training.")
             known = (*ARGUMENTS, *Settings.__annotations__)
-            near = f"; did you mean {meant}?" if meant in Settings.__annotations__ else did_you_mean(name, known)
-            raise UserError(f"fit has no setting {name!r}{near} it has {', '.join(Settings.__annotations__)}")
+            hint = f"; did you mean {meant}?" if meant in Settings.__annotations__ else did_you_mean(name, known)
+            raise UserError(f"fit has no setting {name!r}{hint} settings: {', '.join(Settings.__annotations__)}")
     rows = (loader.batch_size if isinstance(loader, DataLoader) else None) or settings.get(
         "accumulate", 1
     ) * world_size()
     part = "adamw" if isinstance(optimiser, torch.optim.Optimizer) else optimiser
     workers = loader.num_workers if isinstance(loader, DataLoader) else 0
-    # Another's module may keep what it likes on itself, which a CUDA graph would not see.
+    # A user's module may store values on itself in Python, which the replay of a CUDA graph would not do.
     fixed = {"steps": steps, "batch_size": rows, "workers": workers, "optimiser": part, "capture": False}
     training = read_section(TrainingConfig, {**fixed, **settings})
     check_part("optimiser", training.optimiser, OPTIMISERS)
@@ -270,7 +271,7 @@ def settings_of(
 
 def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
     if not isinstance(module, nn.Module):
-        raise UserError(f"fit trains a torch.nn.Module whose forward(batch) gives a loss, not {shown(module)}")
+        raise UserError(f"fit trains a torch.nn.Module whose forward(batch) returns a loss, not {shown(module)}")
     if is_quantised(module):
         raise UserError(
             "a module whose weights are in int8 or int4 cannot be trained; load the run without a precision"
@@ -279,50 +280,56 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
     if not own:
         raise UserError(f"the module ({type(module).__name__}) has no parameters to train")
     if isinstance(optimiser, torch.optim.Optimizer):
-        others = sum(id(p) not in own for group in optimiser.param_groups for p in group["params"])
-        if others:
+        foreign = sum(id(p) not in own for group in optimiser.param_groups for p in group["params"])
+        if foreign:
             raise UserError(
-                f"the optimiser has {counted(others, 'parameter')} that the module has not; make it from"
+                f"the optimiser has {counted(foreign, 'parameter')} that the module does not have; build it from"
                 " module.parameters()"
             )
 
 
-def checked_folder(folder: Path, resume: bool, overwrite: bool) -> str:
-    """The folder's name; a new fit begins in one of its own, or in that of one that it replaces."""
+def check_folder(folder: Path, resume: bool, overwrite: bool) -> str:
+    """Check that a fit can be written to the folder, and return its name. A new fit needs an empty folder, or one to
+    overwrite."""
     if resume and overwrite:
-        raise UserError("--resume continues a run and --overwrite replaces it; leave one of them out")
+        raise UserError(
+            f"{argument('resume', True)} continues a run and {argument('overwrite', True)} replaces it; leave one of"
+            " them out"
+        )
     if overwrite:
         check_replaceable(folder)
     elif not resume and folder.exists() and not is_abandoned(folder) and (not folder.is_dir() or any(folder.iterdir())):
-        there = (
-            "has a fit already; go on with it by resume=True, replace it by overwrite=True, or"
+        problem = (
+            "already has a fit; resume it with resume=True, replace it with overwrite=True, or"
             if (folder / METRICS).exists()
-            else "is there and not empty;"
+            else "exists and is not an empty folder;"
         )
-        raise UserError(f"{folder} {there} choose another folder")
+        raise UserError(f"{folder} {problem} choose another folder")
     return str(folder)
 
 
 def identity(
     module: nn.Module, settings: TrainingConfig, optimiser: Part | torch.optim.Optimizer, seed: int
 ) -> dict[str, Known]:
-    """What a resumed fit must share with the one that was interrupted, besides its batches."""
+    """Return the facts that must not change when a fit is resumed, apart from its batches."""
     shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
     count = sum(p.numel() for p in module.parameters())
-    own = isinstance(optimiser, torch.optim.Optimizer)
+    is_built = isinstance(optimiser, torch.optim.Optimizer)
     part = (
-        type(optimiser).__name__ if own else f"{json.dumps(settings.optimiser)}, learning rate {settings.learning_rate}"
+        type(optimiser).__name__
+        if is_built
+        else f"{json.dumps(settings.optimiser)}, learning rate {settings.learning_rate}"
     )
-    made = (
+    facts = (
         {"class": type(optimiser).__name__}
-        if own
+        if is_built
         else {"part": settings.optimiser, "learning_rate": settings.learning_rate}
     )
     clipping = {"norm": settings.clip_norm, "value": settings.clip_value}
     about = f"{type(module).__name__} of {count:,} parameters, {digest(shapes)}"
     return {
         "module": Known({"class": type(module).__name__, "parameters": count, "shapes": shapes}, about),
-        "optimiser": Known(made, part),
+        "optimiser": Known(facts, part),
         "schedule": Known({"part": settings.schedule}, json.dumps(settings.schedule)),
         "clipping": Known(clipping, f"norm {settings.clip_norm}, value {settings.clip_value}"),
         "average": Known({"part": settings.average}, json.dumps(settings.average)),
@@ -332,12 +339,13 @@ def identity(
 
 
 def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, str, dict[str, Known]]:
-    """The loader's batches by position, what they are in words, and what a resumed fit must find again."""
+    """Return the loader's batches by position, a description of them, and the facts that must not change when a fit is
+    resumed."""
     if isinstance(loader, Batches):
-        given, own = loader, loader.own
-        own_rows = None if own is None else lambda *share: checked(own(*share))
+        source, own = loader, loader.own
+        own_rows = None if own is None else lambda *share: check_batch(own(*share))
         return (
-            Batches(given.per_epoch, lambda epoch, batch: checked(given.get(epoch, batch)), own_rows),
+            Batches(source.per_epoch, lambda epoch, batch: check_batch(source.get(epoch, batch)), own_rows),
             "batches by position",
             {},
         )
@@ -346,20 +354,20 @@ def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, s
     dataset, collate, rows = loader.dataset, loader.collate_fn, loader.batch_size
     if loader.worker_init_fn is not None:
         raise UserError(
-            "fit's own processes make the batches and call no worker_init_fn; leave it out: seeds are derived from"
-            " fit's own"
+            "fit makes batches in its own processes, which do not call worker_init_fn; leave it out: fit seeds them"
+            " itself"
         )
     if isinstance(dataset, IterableDataset):
         raise UserError(
-            f"{type(dataset).__name__} is an iterable dataset, which has no place to go back to when training is"
-            " resumed; give a map-style one, with __len__ and __getitem__"
+            f"{type(dataset).__name__} is an iterable dataset, which cannot continue at a position when training is"
+            " resumed; pass a map-style dataset, with __len__ and __getitem__"
         )
     is_shuffled = shuffles(loader)
     size: int = len(dataset)  # type: ignore[arg-type]
     if not size or (loader.drop_last and size < (rows or 1)):
         raise UserError(
-            f"the loader gives no batch: the dataset has {counted(size, 'example')}, a batch {rows or 1}; give it more"
-            " data"
+            f"the loader has no batches: the dataset has {counted(size, 'example')}, and a batch {rows or 1}; add"
+            " data, or lower batch_size"
         )
     per_epoch = size // (rows or 1) if loader.drop_last else -(-size // (rows or 1))
 
@@ -367,11 +375,11 @@ def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, s
     def order(epoch: int) -> list[int]:
         return np.random.default_rng([seed, epoch]).permutation(size).tolist() if is_shuffled else list(range(size))
 
-    def get(epoch: int, batch: int) -> Given:
+    def get(epoch: int, batch: int) -> UserBatch:
         with seeded(seed, epoch, batch):
             if rows is None:
-                return checked(collate(dataset[order(epoch)[batch]]))
-            return checked(collate(examples_of(dataset, order(epoch)[batch * rows : (batch + 1) * rows])))
+                return check_batch(collate(dataset[order(epoch)[batch]]))
+            return check_batch(collate(examples_of(dataset, order(epoch)[batch * rows : (batch + 1) * rows])))
 
     how = f"{counted(size, 'example')}, {rows or 'none'} a batch{', shuffled' if is_shuffled else ''}"
     name = type(dataset).__name__
@@ -380,7 +388,7 @@ def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, s
 
 
 def shuffles(loader: DataLoader[Any]) -> bool:
-    """Whether a loader takes examples in random order; one with another order than that and their own is refused."""
+    """Whether a loader takes examples in random order. Raises an error unless their order is random or sequential."""
     sampler, size = loader.sampler, len(loader.dataset)  # type: ignore[arg-type]
     is_own_batches = loader.batch_size is None and loader.batch_sampler is not None
     if not is_own_batches and type(sampler) is SequentialSampler:
@@ -394,58 +402,58 @@ def shuffles(loader: DataLoader[Any]) -> bool:
         return True
     name = type(loader.batch_sampler if is_own_batches else sampler).__name__
     raise UserError(
-        f"the loader's {name} draws an order that cannot be drawn again when training is resumed; give a DataLoader"
-        " with shuffle=True or shuffle=False, or clew.core.batches.Batches(per_epoch, get), whose batch is a function"
-        " of (epoch, number)"
+        f"the order of the loader's {name} cannot be repeated when training is resumed; pass a DataLoader with"
+        " shuffle=True or shuffle=False, or clew.core.batches.Batches(per_epoch, get), where get(epoch, number) returns"
+        " a batch"
     )
 
 
 def examples_of(dataset: Dataset[Any], numbers: list[int]) -> list[Any]:
-    """A batch's examples, all at once where the dataset can."""
-    together = getattr(dataset, "__getitems__", None)
-    return together(numbers) if callable(together) else [dataset[number] for number in numbers]
+    """Return the examples of a batch, by one call if the dataset has `__getitems__`."""
+    get_items = getattr(dataset, "__getitems__", None)
+    return get_items(numbers) if callable(get_items) else [dataset[number] for number in numbers]
 
 
-def checked(content: Any) -> Given:
-    """A batch that can be cut by rows: tensors whose first axis is the rows."""
-    found: set[int] = set()
-    map_batch(lambda tensor: found.add(len(tensor) if tensor.dim() else -1), content)
-    if len(found) != 1 or -1 in found:
+def check_batch(content: Any) -> UserBatch:
+    """Check that a batch can be split by rows: that the first axis of all tensors is the rows."""
+    lengths: set[int] = set()
+    map_batch(lambda tensor: lengths.add(len(tensor) if tensor.dim() else -1), content)
+    if len(lengths) != 1 or -1 in lengths:
         what = (
-            "no tensor"
-            if not found
-            else f"tensors of {', '.join(str(n) if n >= 0 else 'no' for n in sorted(found))} rows"
+            "no tensors"
+            if not lengths
+            else f"tensors with {', '.join(str(n) if n >= 0 else 'no' for n in sorted(lengths))} rows"
         )
         raise UserError(
-            f"a batch of the loader ({type(content).__name__}) has {what}; give tensors with the batch's rows as their"
-            " first axis, in a tuple, list, dict, NamedTuple or dataclass (collate_fn makes them)"
+            f"a batch of the loader ({type(content).__name__}) has {what}; let collate_fn return tensors with the"
+            " batch's rows as their first axis, in a tuple, list, dict, NamedTuple or dataclass"
         )
-    return Given(content)
+    return UserBatch(content)
 
 
 @contextmanager
 def seeded(*numbers: int) -> Iterator[None]:
-    """Within this context what torch, NumPy and Python draw is derived from numbers; what they drew before goes on
-    after it."""
+    """Within this context the random numbers of torch, NumPy and Python are derived from `numbers`. Afterwards their
+    generators have their earlier states."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derived(*numbers))
-            seed_others(derived(*numbers))
+            seed_python_and_numpy(derived(*numbers))
             yield
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
 
 
-def seed_others(number: int) -> None:
-    """Python's and NumPy's generators, which torch's seed leaves alone."""
+def seed_python_and_numpy(number: int) -> None:
+    """Seed the generators of Python and NumPy, which torch's seed does not change."""
     random.seed(number)
     np.random.seed(number % 2**32)
 
 
-def judge_of(evaluate: Evaluate | DataLoader[Any] | None) -> Any:
-    """How a module is measured on the way and at the end; without an evaluation, not at all."""
+def build_judge(evaluate: Evaluate | DataLoader[Any] | None) -> Any:
+    """Return the function that evaluates a module during and after training; without `evaluate`, it returns None."""
 
     def judge(
         part: str,
@@ -463,28 +471,28 @@ def judge_of(evaluate: Evaluate | DataLoader[Any] | None) -> Any:
         task.eval()
         try:
             with torch.no_grad():
-                found = (
+                measures = (
                     loader_loss(forward, evaluate, autocast)
                     if isinstance(evaluate, DataLoader)
-                    else asked(evaluate, task, autocast)
+                    else call_evaluate(evaluate, task, autocast)
                 )
         finally:
             task.train(was_training)
-        return Score(found, found["loss"], ", ".join(f"{name} {value:.4g}" for name, value in found.items()))
+        return Score(measures, measures["loss"], ", ".join(f"{name} {value:.4g}" for name, value in measures.items()))
 
     return judge
 
 
-def asked(evaluate: Evaluate, module: nn.Module, autocast: Autocast) -> dict[str, float]:
-    """What the user's function measures, by the first process, for all of them."""
+def call_evaluate(evaluate: Evaluate, module: nn.Module, autocast: Autocast) -> dict[str, float]:
+    """Call the user's function on the first process, and return its metrics on all of them."""
 
     def measure() -> str:
         with autocast():
-            found = evaluate(module)
-        measures = dict(found) if isinstance(found, Mapping) else {"loss": found}
+            answer = evaluate(module)
+        measures = dict(answer) if isinstance(answer, Mapping) else {"loss": answer}
         if "loss" not in measures:
             raise UserError(
-                f"evaluate gave {', '.join(measures)}; give a loss, or measures by name with `loss` among them"
+                f"evaluate returned {', '.join(measures)}; return a loss, or metrics by name that include `loss`"
             )
         return json.dumps({name: float(value) for name, value in measures.items()})
 
@@ -493,19 +501,19 @@ def asked(evaluate: Evaluate, module: nn.Module, autocast: Autocast) -> dict[str
 
 
 def loader_loss(module: Any, loader: DataLoader[Any], autocast: Autocast) -> dict[str, float]:
-    """The mean of every term over a loader's batches, each process reading its share of the rows; `loss` is their
-    sum."""
+    """Return the mean of every term over a loader's batches, and their sum as `loss`. Each process evaluates its share
+    of the rows."""
     task, device = AsTask(module), next(module.parameters()).device
     sums: dict[str, Tensor] = {}
     for content in loader:
-        batch, is_real = share_of(checked(content))
+        batch, is_real = share_of(check_batch(content))
         with autocast():
             terms, _ = task(to_device(batch, device))
         for name, term in terms.items():
             pair = torch.stack([term.weight * term.sum, term.count.to(term.sum)]).double().cpu() * is_real
             sums[name] = sums.get(name, torch.zeros(2, dtype=torch.float64)) + pair
     if not sums:
-        raise UserError("the loader to evaluate on gives no batch; give it examples")
+        raise UserError("the loader in evaluate= has no batches; add examples to its dataset")
     means = {
         name: float(total / max(count, 1))
         for name, (total, count) in ((n, sum_over_processes(s)) for n, s in sums.items())

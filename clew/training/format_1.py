@@ -1,5 +1,5 @@
-"""Checkpoints of format 1, which kept sentences where facts are kept now. They are told again in the words of then, and
-compared."""
+"""Checkpoints of format 1, which stored sentences instead of facts. To compare them, the current facts are written as
+the same sentences."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,11 +10,11 @@ Facts = Mapping[str, Any]
 
 
 def agrees_with_words(name: str, before: str, now: Known) -> bool:
-    """Whether what a checkpoint of format 1 says of something is true of what there is now."""
+    """Whether the sentence in a checkpoint of format 1 is true for the current facts."""
     facts = now.facts
     if name in DATA:
         return before == DATA[name](facts)
-    if name == "model":  # its digest was of every field that there was; the config, which is hashed, has these
+    if name == "model":  # the digest covered every field of that time; the config has them, and is hashed
         return before.rpartition(", ")[0] == f"{facts['settings']['family']} of {facts['parameters']:,} parameters"
     return before.endswith(f", {facts['hash'][:8]}")
 

@@ -1,5 +1,5 @@
-"""Which parameters of a run that stands on another are trained, from which step on, and how fast. Everything is told by
-the step, so that a run that is gone on with does as one that was never interrupted."""
+"""Which parameters of a fine-tuned run are trained, from which step on, and with which learning rate. All of it depends
+on the step only, so that a resumed run continues like an uninterrupted one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ Level = Sequence[nn.Parameter]
 
 
 def levels_of(task: nn.Module, config: Config) -> tuple[list[Level], Level]:
-    """The parameters of the body that another run has trained, block by block, the embedding's first; and all
-    others."""
+    """Return the parameters of the body from the base run, block by block with the embedding first; and all other
+    parameters."""
     _, body = inherited_part(task, config)
     blocks: list[Level] = [list(block.values()) for block in parameter_blocks(body)]
     inside = {id(parameter) for block in blocks for parameter in block}
@@ -27,102 +27,105 @@ def levels_of(task: nn.Module, config: Config) -> tuple[list[Level], Level]:
 
 
 def freeze(task: nn.Module, config: Config) -> None:
-    """Takes what is never trained out of the training."""
+    """Exclude the parameters of `transfer.freeze` from training."""
     transfer: TransferConfig = config.transfer
     if transfer.source is None:
         return
     blocks, _ = levels_of(task, config)
-    for block in blocks[: num_frozen(transfer, len(blocks) - 1)]:
+    for block in blocks[: num_always_frozen(transfer, len(blocks) - 1)]:
         for parameter in block:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in task.parameters()):
         raise UserError(
-            f"transfer.freeze={transfer.freeze} leaves nothing to train, as all of this run is in its body; freeze less"
+            f"transfer.freeze={transfer.freeze} leaves nothing to train, as all parameters of this run are in its body;"
+            " freeze less"
         )
 
 
-def num_frozen(transfer: TransferConfig, num_blocks: int) -> int:
-    """How many levels stay as they are, the embedding's being the first."""
+def num_always_frozen(transfer: TransferConfig, num_blocks: int) -> int:
+    """Return the number of levels that are frozen; the embedding is the first."""
     if isinstance(transfer.freeze, str):
         return {"embedding": 1, "body": num_blocks + 1}[transfer.freeze]
     if transfer.freeze > num_blocks:
         raise UserError(
-            f"transfer.freeze ({transfer.freeze}) must be at most the {counted(num_blocks, 'block')} that the body has;"
-            " transfer.freeze=body leaves all of it as it is"
+            f"transfer.freeze ({transfer.freeze}) must be at most {num_blocks}, the number of blocks of the body;"
+            " transfer.freeze=body freezes all of it"
         )
     return transfer.freeze + 1 if transfer.freeze else 0
 
 
 def scale_rates(optimiser: torch.optim.Optimizer, task: nn.Module, config: Config) -> None:
-    """Parts the optimiser's groups by learning rate (Howard and Ruder 2018).
+    """Split the optimiser's groups by learning rate (Howard and Ruder 2018).
 
-    rate of what is not of the body = learning_rate * head_rate
-    rate of block k of n            = learning_rate * layer_decay^(n - k + 1),    the embedding being block 0
+        rate outside the body = learning_rate * head_rate
+        rate of block k of n  = learning_rate * layer_decay^(n - k + 1),    the embedding is block 0
 
-    The groups of a built optimiser are split, so that optimisers know no blocks and only they decide what decays.
+    The groups of a built optimiser are split, so that optimisers know no blocks, and they alone choose the parameters
+    with weight decay.
     """
     transfer: TransferConfig = config.transfer
     if transfer.source is None or (transfer.layer_decay == 1.0 and transfer.head_rate == 1.0):
         return
-    blocks, others = levels_of(task, config)
-    factors = {id(parameter): transfer.head_rate for parameter in others}
+    blocks, outside = levels_of(task, config)
+    factors = {id(parameter): transfer.head_rate for parameter in outside}
     for number, block in enumerate(blocks):
         factors |= {id(parameter): transfer.layer_decay ** (len(blocks) - number) for parameter in block}
     groups: list[dict[str, Any]] = []
     for group in optimiser.param_groups:
         for factor in sorted({factors[id(parameter)] for parameter in group["params"]}, reverse=True):
-            mine = [parameter for parameter in group["params"] if factors[id(parameter)] == factor]
-            groups.append({**group, "params": mine, "lr": group["lr"] * factor})
+            params = [parameter for parameter in group["params"] if factors[id(parameter)] == factor]
+            groups.append({**group, "params": params, "lr": group["lr"] * factor})
     optimiser.param_groups[:] = groups
 
 
 @dataclass
 class Unfreezing:
-    """Gradual unfreezing (Howard and Ruder 2018): at first what is not of the body is trained; after every `every`
-    steps one more block is, the topmost first, the embedding last. Where there is nothing but the body, its topmost
-    block is trained from the start."""
+    """Gradual unfreezing (Howard and Ruder 2018): at first only the parameters outside the body are trained. After
+    every `every` steps one more block is trained, from the top block to the embedding. If there are no parameters
+    outside the body, the top block is trained from the start."""
 
     blocks: list[Level]
-    others: Level
+    outside: Level
     every: int
 
-    def num_waiting(self, step: int) -> int:
-        """How many levels wait in a step, from the embedding upwards."""
-        begun = step // self.every + (not self.others)
-        return max(len(self.blocks) - begun, 0)
+    def num_frozen(self, step: int) -> int:
+        """Return the number of levels that are still frozen at a step, counted from the embedding upwards."""
+        unfrozen = step // self.every + (not self.outside)
+        return max(len(self.blocks) - unfrozen, 0)
 
     def __call__(self, step: int) -> list[nn.Parameter]:
-        """The parameters that a step leaves as they are. A process alone does not take their gradients either; of
-        several, each has agreed with the others on which gradients they exchange."""
-        waiting = self.num_waiting(step)
+        """Return the parameters that a step must not change. A single process does not compute their gradients either;
+        several processes do, because the gradients that they exchange are fixed."""
+        num_frozen = self.num_frozen(step)
         if not is_distributed():
             for number, block in enumerate(self.blocks):
                 for parameter in block:
-                    parameter.requires_grad_(number >= waiting)
-        return [parameter for block in self.blocks[:waiting] for parameter in block]
+                    parameter.requires_grad_(number >= num_frozen)
+        return [parameter for block in self.blocks[:num_frozen] for parameter in block]
 
 
 def unfreezing(task: nn.Module, config: Config) -> Unfreezing | None:
-    """What waits in each step, where the config says so; to be asked for once `freeze` is done."""
+    """Return the gradual unfreezing of a config, or None. Call `freeze` first."""
     transfer: TransferConfig = config.transfer
     if transfer.unfreeze_every is None:
         return None
-    blocks, others = levels_of(task, config)
+    blocks, outside = levels_of(task, config)
     trained = [[parameter for parameter in block if parameter.requires_grad] for block in blocks]
-    return Unfreezing([block for block in trained if block], others, transfer.unfreeze_every)
+    return Unfreezing([block for block in trained if block], outside, transfer.unfreeze_every)
 
 
 def check_unfreezing(task: nn.Module, config: Config) -> None:
-    """Refuses steps so few that some block would wait until the end; to be asked for once `freeze` is done."""
-    waiting, steps = unfreezing(task, config), config.training.steps
-    if waiting is None or not (left := waiting.num_waiting(steps - 1)):
+    """Raise an error if some block would stay frozen until the last step. Call `freeze` first."""
+    schedule, steps = unfreezing(task, config), config.training.steps
+    if schedule is None or not (frozen := schedule.num_frozen(steps - 1)):
         return
-    turns = len(waiting.blocks) - (not waiting.others)
-    enough = turns * waiting.every + 1
+    turns = len(schedule.blocks) - (not schedule.outside)
+    enough = turns * schedule.every + 1
     most = (steps - 1) // turns
-    total = len(waiting.blocks)
+    total = len(schedule.blocks)
     raise UserError(
-        f"transfer.unfreeze_every ({waiting.every}) reaches {total - left} of {counted(total, 'level')} of the body"
-        f" within training.steps ({steps}), and the others would never be trained; give"
-        f" {f'at most {most}, or ' if most else ''}{enough} steps, or freeze them with transfer.freeze"
+        f"transfer.unfreeze_every ({schedule.every}) reaches only {total - frozen} of {counted(total, 'level')} of the"
+        f" body within training.steps ({steps}), and the others would never be trained; set"
+        f" {f'it to at most {most}, or ' if most else ''}training.steps to at least {enough}, or freeze these levels"
+        " with transfer.freeze"
     )

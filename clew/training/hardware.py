@@ -1,9 +1,9 @@
-"""What the machine could do at most, to set beside what a run does."""
+"""The peak speed and memory of the machine, to compare with the speed and memory of a run."""
 
 import torch
 
 PEAKS = {
-    # TFLOP/s without sparsity, from the makers' data sheets: float32, TF32, bfloat16
+    # TFLOP/s without sparsity, from the vendors' data sheets: float32, TF32, bfloat16
     "H200": (67, 494, 989),
     "H100": (67, 494, 989),
     "GH200": (67, 494, 989),
@@ -22,7 +22,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16")
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
-    """The FLOP/s that a GPU can do at most in a precision, where it is a known one."""
+    """Return the peak FLOP/s of a GPU in a precision, or None for an unknown device."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
@@ -31,5 +31,5 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """The most memory a run has held on a GPU, in bytes."""
+    """Return the peak memory allocated on a GPU, in bytes; None on other devices."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None

@@ -1,5 +1,5 @@
-"""Batches made ahead of time by processes of their own. A batch is a function of its position, so that any number of
-them makes the same batches in the same order."""
+"""Batches made ahead of time by worker processes. A batch is a function of its position, so that any number of workers
+makes the same batches in the same order."""
 
 import signal
 import sys
@@ -12,17 +12,18 @@ from torch.utils.data import DataLoader, Dataset
 
 from clew.core.batches import Batches, map_batch
 from clew.core.errors import UserError
+from clew.core.wording import argument
 
 AHEAD = 4
-"""Batches that each process makes ahead."""
+"""The number of batches that each worker makes ahead of time."""
 
 
 class Loader(Batches):
-    """The same batches, made by `workers` processes (none: when they are asked for), in memory that a GPU can read
-    where `pin` says so.
+    """The same batches, made ahead of time by `workers` processes; with 0 workers, on demand. `pin` puts them in pinned
+    memory.
 
-    The processes are forked, so that they share the memory map of the text. A stream is read in its order, so that it
-    has no use for them: it is encoded ahead of time by itself.
+    Workers are forked, so that they share the memory map of the text. A stream is read in order and does not use
+    workers: it is encoded ahead of time elsewhere (`data.streams`).
     """
 
     def __init__(self, batches: Batches, workers: int, pin: bool):
@@ -38,47 +39,46 @@ class Loader(Batches):
         self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None
     ) -> Iterator[tuple[int, int, Any]]:
         return (
-            self._made_elsewhere(epoch, batch, part, parts)
+            self._from_workers(epoch, batch, part, parts)
             if self.workers
-            else self._made_here(epoch, batch, part, parts, place)
+            else self._on_demand(epoch, batch, part, parts, place)
         )
 
-    def _made_here(self, epoch: int, batch: int, part: int, parts: int, place: Any) -> Iterator[tuple[int, int, Any]]:
-        for e, b, made in self.batches.ahead(epoch, batch, part, parts, place):
-            yield e, b, map_batch(torch.Tensor.pin_memory, made) if self.pin else made
+    def _on_demand(self, epoch: int, batch: int, part: int, parts: int, place: Any) -> Iterator[tuple[int, int, Any]]:
+        for e, b, content in self.batches.ahead(epoch, batch, part, parts, place):
+            yield e, b, map_batch(torch.Tensor.pin_memory, content) if self.pin else content
 
-    def _made_elsewhere(self, epoch: int, batch: int, part: int, parts: int) -> Iterator[tuple[int, int, Any]]:
-        made: Any = None
+    def _from_workers(self, epoch: int, batch: int, part: int, parts: int) -> Iterator[tuple[int, int, Any]]:
+        items: Any = None
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # of more workers than cores, and of forking beside threads: these only read arrays
+                # torch warns of more workers than cores, and Python of forking with threads; workers only read arrays.
+                warnings.simplefilter("ignore")
                 loader = DataLoader(
                     _ByPosition(self, part, parts),
                     batch_size=None,
                     sampler=self.positions(epoch, batch),
-                    collate_fn=lambda made: made,
+                    collate_fn=lambda item: item,
                     num_workers=self.workers,
                     prefetch_factor=AHEAD,
                     pin_memory=self.pin,
                     worker_init_fn=_leave_signals_to_the_first,
                     multiprocessing_context="fork",
                 )
-                made = iter(loader)  # where a worker may die already: it begins at once
-            yield from made
+                items = iter(loader)  # inside `try`: workers start here and may die at once
+            yield from items
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
             raise UserError(
-                "a process that makes batches died (killed, or out of memory); go on by --resume, "
-                "with training.workers=0 if it happens again"
+                "a worker process that makes batches died (killed, or out of memory); resume with"
+                f" {argument('resume', True)}, and with"
+                " training.workers=0 if it happens again"
             ) from error
         finally:
-            if (
-                made is not None
-            ):  # an error holds on to it: freed with that, it would wait for processes it can no longer tell to end
-                made._shutdown_workers()
+            # An error's traceback keeps the iterator alive; freed later, it would wait for workers for ever.
+            if items is not None:
+                items._shutdown_workers()
 
 
 class _ByPosition(Dataset[Any]):
@@ -91,8 +91,8 @@ class _ByPosition(Dataset[Any]):
 
 
 def _leave_signals_to_the_first(worker: int) -> None:
-    """Ctrl-C reaches every process of a terminal, and SIGTERM often every process of a job: the one that trains saves
-    and ends, and the others with it. A second SIGTERM is the loader's own."""
+    """Ignore the first signals in a worker. Ctrl-C reaches every process of a terminal, and SIGTERM often every process
+    of a job; the training process saves and then ends its workers. A second SIGTERM comes from the DataLoader."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: signal.signal(number, signal.SIG_DFL) and None)
     torch.set_num_threads(1)

@@ -1,11 +1,11 @@
-"""A run's records for the programs that show them, beside metrics.jsonl: TensorBoard, Weights & Biases (offline),
-MLflow.
+"""Loggers that write a run's records for other programs, in addition to metrics.jsonl: TensorBoard, Weights & Biases
+(offline), MLflow.
 
-Each is in a package of its own, and writes to the disk alone:
+Each needs its own package and writes only to the disk:
 
-tensorboard   RUN/events           `tensorboard --logdir runs`
-wandb         RUN/wandb            `wandb sync RUN/wandb/offline-run-*` sends it, where and when a person wants that
-mlflow        mlflow.db beside RUN `mlflow ui --backend-store-uri sqlite:///runs/mlflow.db`
+tensorboard   RUN/events               `tensorboard --logdir runs`
+wandb         RUN/wandb                `wandb sync RUN/wandb/offline-run-*` uploads it, if the user wants that
+mlflow        mlflow.db next to RUN    `mlflow ui --backend-store-uri sqlite:///runs/mlflow.db`
 """
 
 import logging
@@ -20,15 +20,15 @@ from typing import Any, Protocol
 
 from clew.core.errors import UserError
 from clew.core.files import read_text
-from clew.training.events import Events, numbers_of
+from clew.training.events import Events, step_numbers
 
 EVENTS, WANDB, MLFLOW = "events", "wandb", "mlflow"
-"""Where they write, in the folder of a run."""
+"""The folders of the loggers, in the folder of a run."""
 PROJECT = "clew"
 
 
 class Logger(Protocol):
-    """Is built of a run's folder and the step that it goes on after, where it does."""
+    """Built as `L(folder, after=step)`: the folder of a run, and the step from which it resumes, or None."""
 
     def add(self, record: Mapping[str, Any]) -> None: ...
 
@@ -36,20 +36,20 @@ class Logger(Protocol):
 
 
 class Wandb:
-    """Weights & Biases, offline: nothing leaves the machine. A run that goes on is the same run there."""
+    """Weights & Biases, offline: nothing leaves the machine. A resumed run keeps its id."""
 
     def __init__(self, folder: Path, *, after: int | None = None):
         wandb = import_module("wandb")
-        name = kept(folder / WANDB / "id", lambda: uuid.uuid4().hex)
+        run_id = read_or_create_id(folder / WANDB / "id", lambda: uuid.uuid4().hex)
         settings = wandb.Settings(silent=True, console="off", disable_git=True, save_code=False, x_disable_stats=True)
         self.run: Any = wandb.init(
-            mode="offline", dir=str(folder), project=PROJECT, name=folder.name, id=name, settings=settings
+            mode="offline", dir=str(folder), project=PROJECT, name=folder.name, id=run_id, settings=settings
         )
         self.run.define_metric("*", step_metric="step")
 
     def add(self, record: Mapping[str, Any]) -> None:
-        if (found := numbers_of(record)) is not None:
-            step, numbers = found
+        if (point := step_numbers(record)) is not None:
+            step, numbers = point
             self.run.log({"step": step, **{name.replace(".", "/", 1): value for name, value in numbers.items()}})
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Wandb:
 
 
 class MLflow:
-    """MLflow, in an SQLite file that all runs beside this one share. A run that goes on is the same run there."""
+    """MLflow, in an SQLite file that is shared by all runs in the same folder. A resumed run keeps its id."""
 
     def __init__(self, folder: Path, *, after: int | None = None):
         for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):
@@ -67,16 +67,16 @@ class MLflow:
             logging.getLogger(name).setLevel(logging.WARNING)
         database = folder.absolute().parent / "mlflow.db"
         self.client = tracking.MlflowClient(tracking_uri=f"sqlite:///{database}")
-        there = self.client.get_experiment_by_name(PROJECT)
-        experiment = self.client.create_experiment(PROJECT) if there is None else there.experiment_id
+        known = self.client.get_experiment_by_name(PROJECT)
+        experiment = self.client.create_experiment(PROJECT) if known is None else known.experiment_id
         (folder / MLFLOW).mkdir(exist_ok=True)
-        self.run = kept(
+        self.run = read_or_create_id(
             folder / MLFLOW / "id", lambda: str(self.client.create_run(experiment, run_name=folder.name).info.run_id)
         )
 
     def add(self, record: Mapping[str, Any]) -> None:
-        if (found := numbers_of(record)) is not None:
-            step, numbers = found
+        if (point := step_numbers(record)) is not None:
+            step, numbers = point
             now = round(time.time() * 1000)
             metrics = [self.entities.Metric(name, float(value), now, step) for name, value in numbers.items()]
             self.client.log_batch(self.run, metrics=metrics)
@@ -85,14 +85,14 @@ class MLflow:
         self.client.set_terminated(self.run)
 
 
-def kept(path: Path, made: Callable[[], str]) -> str:
-    """What a run is called by another program: as it was before, or made now."""
+def read_or_create_id(path: Path, create: Callable[[], str]) -> str:
+    """Return the id of a run in another program: from the file of an earlier call, or else a new one."""
     if path.is_file():
         return read_text(path)
-    name = made()
+    run_id = create()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(name, encoding="utf-8")
-    return name
+    path.write_text(run_id, encoding="utf-8")
+    return run_id
 
 
 def tensorboard(folder: Path, *, after: int | None = None) -> Events:
@@ -101,20 +101,20 @@ def tensorboard(folder: Path, *, after: int | None = None) -> Events:
 
 LOGGERS: dict[str, Callable[..., Logger]] = {"tensorboard": tensorboard, "wandb": Wandb, "mlflow": MLflow}
 PACKAGES = {"tensorboard": ("tensorboard",), "wandb": ("wandb",), "mlflow": ("mlflow", "sqlalchemy", "alembic")}
-"""What each needs; mlflow-skinny has what SQLite needs not among its own."""
+"""The packages that each logger needs. mlflow-skinny does not install those for SQLite itself."""
 
 
 def check_loggers(names: Sequence[str] | None) -> None:
-    """Refuses a logger that was asked for by name and is not installed."""
+    """Raise an error for a logger in `training.log` whose packages are not installed."""
     for name in names or ():
-        lacking = [package for package in PACKAGES[name] if find_spec(package) is None]
-        if lacking:
+        missing = [package for package in PACKAGES[name] if find_spec(package) is None]
+        if missing:
             raise UserError(
-                f"training.log asks for {name}, which needs {' and '.join(lacking)}: not installed; "
-                f"`pip install 'clew[{name}]'`, or leave {name} out of training.log"
+                f"{name} in training.log needs {' and '.join(missing)}: not installed; run `pip install"
+                f" 'clew[{name}]'`, or leave {name} out of training.log"
             )
 
 
-def loggers_of(names: Sequence[str] | None, folder: Path, after: int | None) -> list[Logger]:
-    """Those that are asked for; where none is named TensorBoard, which writes nothing where it is not installed."""
+def build_loggers(names: Sequence[str] | None, folder: Path, after: int | None) -> list[Logger]:
+    """Build the loggers of `training.log`. The default is TensorBoard, which writes nothing if it is not installed."""
     return [LOGGERS[name](folder, after=after) for name in dict.fromkeys(("tensorboard",) if names is None else names)]

@@ -1,7 +1,7 @@
-"""The training loop: an iterator that yields a record per step. Logging, evaluating and saving are what the caller does
-between two records.
+"""The training loop: an iterator that yields a record per step. The caller logs, evaluates and saves between two
+records.
 
-It knows no config, no files and no particular task. The randomness of step s is derived from (seed, s, process,
+It knows no config, no files and no particular task. The random numbers of a step are derived from (seed, step, process,
 micro-batch).
 """
 
@@ -14,18 +14,19 @@ from torch import Tensor, nn
 from clew.core.batches import Batches, num_rows
 from clew.core.errors import UserError
 from clew.core.processes import rank, world_size
+from clew.core.wording import argument
 from clew.decoding.engine import forget_graphs
 from clew.training.averaging import Average
 from clew.training.backward import Gradients, StepOptions, backward, captured_passes
 from clew.training.captured import CapturedPasses
-from clew.training.feeding import Fed, Feed, is_out_of_memory
+from clew.training.feeding import FedBatch, Feed, is_out_of_memory
 from clew.training.parallel import total_norm
-from clew.training.records import MOST_SKIPPED, Progress, Record, Sent
+from clew.training.records import MOST_SKIPPED, HostCopy, Progress, Record
 from clew.training.schedules import Constant
 from clew.training.skipping import have_same_shapes, lacks_momentum, reads_flag, state_where, step_where
 
 MOST_HALVINGS = 6
-"""How often micro-batches that do not fit into memory are halved before the run fails."""
+"""The number of times that micro-batches are halved when they do not fit into memory, before the run fails."""
 
 
 def train(
@@ -41,8 +42,8 @@ def train(
 ) -> Generator[Record, None, None]:
     """Train until `steps`, yielding a record per step; `progress` is updated before each record is yielded.
 
-    `task` may be compiled or replicated: only its forward is called. A step whose losses or gradient are not finite is
-    skipped: it changes nothing.
+    `task` may be compiled or replicated: only its forward is called. A step with a non-finite loss or gradient is
+    skipped: weights, optimiser and carried state keep their values.
     """
     options = options or StepOptions()
     rates = [group["lr"] for group in optimiser.param_groups]
@@ -70,13 +71,13 @@ def train(
             learning_rate=optimiser.defaults["lr"] * factor,
             count=gradients.num_tokens or int(next(iter(gradients.counts.values()))),
             counts=gradients.counts,
-            sent=Sent(values),
+            values=HostCopy(values),
             parts=parts,
             stop=gradients.stop,
         )
         progress.unseen.append(record)
         is_last = progress.step + 1 == steps
-        # Streams start with a state that is None, which state_where cannot choose.
+        # At the start of a stream the state is None or changes its shape, and state_where cannot select that.
         starts_stream = options.carry and (batch.fresh or not have_same_shapes(gradients.state, progress.state))
         if look or starts_stream or lacks_momentum(optimiser):
             if not is_last:
@@ -87,7 +88,7 @@ def train(
                 progress.state = gradients.state
                 if average is not None:
                     average.update()
-            elif options.carry and batch.fresh:  # the state is still that of the previous stream
+            elif options.carry and batch.fresh:  # the step was skipped, and the state is the previous stream's
                 progress.state = None
         else:
             finite = values.isfinite().all()
@@ -108,13 +109,13 @@ def train(
 
 def backward_in_memory(
     task: nn.Module,
-    fed: Fed,
+    fed: FedBatch,
     optimiser: torch.optim.Optimizer,
     progress: Progress,
     options: StepOptions,
     passes: CapturedPasses | None,
 ) -> tuple[Gradients, int]:
-    """The step's gradients and the number of micro-batches, which is doubled until they fit into memory."""
+    """Compute the step's gradients, and double the number of micro-batches until they fit into memory. Return both."""
     while True:
         optimiser.zero_grad(set_to_none=True)
         parts = options.accumulate * 2**progress.halvings
@@ -123,19 +124,19 @@ def backward_in_memory(
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-        # Outside the handler, whose traceback would keep the memory in use.
+        # Outside the handler, because its traceback would keep the memory allocated.
         if passes is not None:
             passes.forget()
         halve(progress, fed.batch, parts)
 
 
 def halve(progress: Progress, batch: Any, parts: int) -> None:
-    """Use twice as many micro-batches from here on; raise where that cannot help."""
+    """Use twice as many micro-batches from this step on, or raise if that cannot help."""
     rows = num_rows(batch)
     if world_size() > 1:
         raise UserError(
             f"process {rank()} ran out of memory at step {progress.step + 1}, with micro-batches of {-(-rows // parts)}"
-            f" rows; resume with --resume and training.accumulate={2 * parts}"
+            f" rows; resume with {argument('resume', True)} and training.accumulate={2 * parts}"
         )
     if progress.halvings >= MOST_HALVINGS or parts >= rows:
         raise UserError(

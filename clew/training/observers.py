@@ -1,13 +1,12 @@
-"""What reacts to an evaluation and is remembered in the checkpoint: the best value so far, and when to give up waiting
-for a better one."""
+"""The best evaluation so far, and early stopping. The state is in the checkpoint."""
 
 import math
 from typing import Any
 
 
 class Best:
-    """The lowest loss so far. `patience` evaluations without a better one make `is_exhausted` true; `evaluated` is the
-    last one's step."""
+    """The lowest loss so far. After `patience` consecutive evaluations without a lower one, `is_exhausted` is True.
+    `evaluated` is the step of the last evaluation."""
 
     def __init__(self, patience: int | None = None):
         self.patience = patience
@@ -17,7 +16,7 @@ class Best:
         self.evaluated: int | None = 0
 
     def observe(self, value: float, step: int) -> bool:
-        """Whether this is the best so far."""
+        """Record an evaluation, and return whether it is the best so far."""
         self.evaluated = step
         if value < self.value:
             self.value, self.step, self.worse = value, step, 0
@@ -36,4 +35,4 @@ class Best:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.value = math.inf if state["value"] is None else state["value"]
         self.step, self.worse = state["step"], state["worse"]
-        self.evaluated = state.get("evaluated")  # older checkpoints do not say
+        self.evaluated = state.get("evaluated")  # older checkpoints do not have it

@@ -1,7 +1,6 @@
 """Optimisers by name. Members of OPTIMISERS are built as `O(parameters, learning_rate, *, options)`.
 
-Where weights decay, `decay_vectors` says whether norms, biases and all else that has fewer than two axes decay with the
-matrices.
+With weight decay, `decay_vectors` also applies it to parameters with fewer than two axes, such as norms and biases.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,12 +18,16 @@ def sgd(
     weight_decay: float = 0.0,
     decay_vectors: bool = True,
 ) -> torch.optim.Optimizer:
-    """w -= lr * (g + weight_decay * w), with momentum where asked; everything decays, as in the papers of recurrent
-    language models."""
+    """Stochastic gradient descent, with optional momentum.
+
+        w -= lr * (g + weight_decay * w)
+
+    By default weight decay applies to all parameters, as in the papers on recurrent language models.
+    """
     parameters = list(parameters)
     groups = decay_groups(parameters, weight_decay, decay_vectors)
-    # torch has no fused step of SGD over shards.
-    fused = None if any(is_sharded(p) for p in parameters) else fused_where_there_is(parameters)
+    # torch has no fused SGD step for shards.
+    fused = None if any(is_sharded(p) for p in parameters) else fused_if_supported(parameters)
     return torch.optim.SGD(groups, lr=learning_rate, momentum=momentum, fused=fused)
 
 
@@ -38,11 +41,11 @@ def adam(
     weight_decay: float = 0.0,
     decay_vectors: bool = True,
 ) -> torch.optim.Optimizer:
-    """Kingma and Ba 2015; decay is a penalty in the gradient, and so is scaled as the gradient is."""
+    """Adam (Kingma and Ba 2015). Weight decay is added to the gradient, and so scaled like the gradient."""
     parameters = list(parameters)
     groups = decay_groups(parameters, weight_decay, decay_vectors)
     return torch.optim.Adam(
-        groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_where_there_is(parameters)
+        groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_if_supported(parameters)
     )
 
 
@@ -56,25 +59,26 @@ def adamw(
     weight_decay: float = 0.1,
     decay_vectors: bool = False,
 ) -> torch.optim.Optimizer:
-    """Loshchilov and Hutter 2019: decay beside the gradient's step; matrices decay, vectors do not (Radford et al.
-    2019)."""
+    """AdamW (Loshchilov and Hutter 2019): Adam with decoupled weight decay. By default the decay applies to matrices,
+    not to vectors (Radford et al. 2019)."""
     parameters = list(parameters)
     groups = decay_groups(parameters, weight_decay, decay_vectors)
     return torch.optim.AdamW(
-        groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_where_there_is(parameters)
+        groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_if_supported(parameters)
     )
 
 
 def adagrad(
     parameters: Iterable[nn.Parameter], learning_rate: float, *, weight_decay: float = 0.0, eps: float = 1e-10
 ) -> torch.optim.Optimizer:
-    """Duchi et al. 2011: each entry's step is divided by the root of all its squared gradients so far."""
+    """Adagrad (Duchi et al. 2011): the step of each entry is divided by the root of the sum of its squared gradients so
+    far."""
     return torch.optim.Adagrad(parameters, lr=learning_rate, weight_decay=weight_decay, eps=eps)
 
 
 def decay_groups(parameters: list[nn.Parameter], weight_decay: float, decay_vectors: bool) -> list[dict[str, Any]]:
-    """What decays and what does not. Matrices do, embedding tables among them; vectors (norms, biases) only where
-    asked."""
+    """Split parameters into groups with and without weight decay. Matrices, including embedding tables, always decay;
+    vectors (norms, biases) only with `decay_vectors`."""
     if decay_vectors:
         return [{"params": parameters, "weight_decay": weight_decay}]
     matrices, vectors = [p for p in parameters if p.dim() >= 2], [p for p in parameters if p.dim() < 2]
@@ -82,8 +86,8 @@ def decay_groups(parameters: list[nn.Parameter], weight_decay: float, decay_vect
     return [group for group in groups if group["params"]]
 
 
-def fused_where_there_is(parameters: list[nn.Parameter]) -> bool | None:
-    """True where one kernel steps all parameters, None, torch's own choice, on other devices."""
+def fused_if_supported(parameters: list[nn.Parameter]) -> bool | None:
+    """Return True if the devices have a fused optimiser step, else None: then torch chooses."""
     return True if all(p.device.type in ("cpu", "cuda") for p in parameters) else None
 
 

@@ -1,8 +1,8 @@
-"""A task over several processes: every one has the whole of it (DDP), or a shard of each parameter (FSDP2). Only
+"""A task over several processes: every process has a replica (DDP), or a shard of each parameter (FSDP2). Only
 `forward` may be called through either.
 
-A shard is a DTensor cut along its first axis; `whole` and `shard_of` go from one to the other, so that what is saved by
-any number of processes can be read by any other.
+A shard is a DTensor that is split along its first axis. `whole` and `shard_of` convert between whole tensors and
+shards, so that a checkpoint can be read by any number of processes.
 """
 
 import warnings
@@ -22,12 +22,12 @@ from clew.layers.adapters import is_adapted, own_weights
 from clew.layers.attention import SelfAttention
 from clew.layers.sequence import Stack
 
-# It warns of writing in place into what a layer gives back, which nothing here does.
+# FSDP2 warns that a layer's output must not be modified in place; no code here does so.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
 
 
 def replicate(task: nn.Module) -> nn.Module:
-    """The task under DistributedDataParallel where there are several processes."""
+    """Wrap the task in DistributedDataParallel, if there are several processes."""
     if not is_distributed():
         return task
     device = next(task.parameters()).device
@@ -35,8 +35,8 @@ def replicate(task: nn.Module) -> nn.Module:
 
 
 def shard(task: nn.Module) -> nn.Module:
-    """The same task, its parameters sharded in place: each layer of a stack is gathered when it is run, the rest with
-    the task."""
+    """Shard the task's parameters in place, and return the task. Each layer of a stack is gathered when it runs, all
+    other parameters when the task runs."""
     mesh = init_device_mesh(next(task.parameters()).device.type, (world_size(),))
     for part in list(task.modules()):
         if isinstance(part, SelfAttention):
@@ -49,8 +49,8 @@ def shard(task: nn.Module) -> nn.Module:
     return task
 
 
-def gradients_together(task: nn.Module, last: bool) -> AbstractContextManager[Any]:
-    """Processes exchange gradients once a step, with the last micro-batch."""
+def exchange_gradients(task: nn.Module, last: bool) -> AbstractContextManager[Any]:
+    """Within this context, exchange gradients only for the last micro-batch: once per step."""
     if isinstance(task, FSDPModule):
         task.set_requires_gradient_sync(last)
     elif isinstance(task, nn.parallel.DistributedDataParallel) and not last:
@@ -60,8 +60,8 @@ def gradients_together(task: nn.Module, last: bool) -> AbstractContextManager[An
 
 @contextmanager
 def gathered(task: nn.Module) -> Iterator[None]:
-    """Within this context every process holds the whole of a sharded task, so that each may run it as often as it
-    likes."""
+    """Within this context every process has the whole parameters of a sharded task, so that it can run the task any
+    number of times, independently of the others."""
     if not isinstance(task, FSDPModule):
         yield
         return
@@ -79,35 +79,37 @@ def gathered(task: nn.Module) -> Iterator[None]:
 
 
 def forget_forwards(part: Any) -> None:
-    """A backward pass gathers layers ahead in the order in which they were run since the one before. Processes that
-    evaluate run theirs as often as each has to, would then gather in different orders, and wait for each other for
-    ever."""
+    """Forget the order in which layers ran.
+
+    A backward pass prefetches layers in the order in which they ran since the previous backward pass. In an evaluation,
+    processes run layers different numbers of times; they would then prefetch in different orders and deadlock.
+    """
     state = part._get_fsdp_state()
-    getattr(state._comm_ctx, "post_forward_order", []).clear()  # not there before the first
-    groups = (
-        state._fsdp_param_groups if hasattr(state, "_fsdp_param_groups") else [state._fsdp_param_group]
-    )  # torch 2.11 has one
+    getattr(state._comm_ctx, "post_forward_order", []).clear()  # missing before the first forward
+    # torch 2.11 has a single group.
+    groups = state._fsdp_param_groups if hasattr(state, "_fsdp_param_groups") else [state._fsdp_param_group]
     for group in groups:
         group._post_forward_indices.clear()
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor: its shard, or all of it."""
+    """Return this process's shard of a tensor, or the tensor itself if it is not sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """All of a tensor, gathered from every process where it is sharded."""
+    """Return the whole tensor, gathered from all processes if it is sharded."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def whole_weights(task: nn.Module) -> dict[str, Tensor]:
-    """The weights to save in one file, one gathered at a time; every process has to ask."""
+    """Return the weights to save in one file. Shards are gathered one tensor at a time; every process must call
+    this."""
     return {name: whole(tensor.detach()).cpu() for name, tensor in own_weights(task, task.state_dict()).items()}
 
 
 def shard_of(tensor: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor as `like` holds it: on its device, and sharded where that is."""
+    """Convert a whole tensor to the device, dtype and sharding of `like`."""
     if isinstance(like, DTensor):
         return distribute_tensor(
             tensor.to(like.device, like.dtype), like.device_mesh, like.placements, src_data_rank=None
@@ -116,17 +118,18 @@ def shard_of(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def load_whole(task: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Puts whole weights into a task, sharded or not; into one with adapters those that are its own."""
+    """Load whole weights into a task, sharded or not. For a task with adapters, `weights` may have only the trained
+    ones."""
     is_whole = not is_adapted(task)
     if not isinstance(task, FSDPModule):
         task.load_state_dict(weights, strict=is_whole)
         return
-    there = task.state_dict()
-    cut = {name: shard_of(tensor, there[name]) if name in there else tensor for name, tensor in weights.items()}
-    task.load_state_dict(cut, strict=is_whole)
+    current = task.state_dict()
+    shards = {name: shard_of(tensor, current[name]) if name in current else tensor for name, tensor in weights.items()}
+    task.load_state_dict(shards, strict=is_whole)
 
 
 @torch.no_grad()
 def total_norm(parameters: list[nn.Parameter]) -> Tensor:
-    """The norm of all gradients, of every shard."""
+    """Return the norm of all gradients, over all shards."""
     return whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))

@@ -1,5 +1,5 @@
-"""The arithmetic of a run: float32, TF32 matrix products, or bfloat16 autocast; `auto` is bfloat16 on a GPU that has
-it, else float32."""
+"""The precision of a run: float32, TF32 matrix products, or bfloat16 autocast. `auto` is bfloat16 on a GPU that
+supports it, else float32."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,8 +10,8 @@ import torch
 from clew.runs.config import TrainingConfig
 
 
-def resolved(precision: str, device: torch.device) -> str:
-    """The arithmetic that a setting means on a device."""
+def resolve_precision(precision: str, device: torch.device) -> str:
+    """Replace `auto` by the precision for a device."""
     if precision != "auto":
         return precision
     return (
@@ -21,9 +21,10 @@ def resolved(precision: str, device: torch.device) -> str:
 
 @contextmanager
 def precision(training: TrainingConfig, device: torch.device) -> Iterator[Any]:
-    """The arithmetic asked for, put back afterwards; gives the function that makes an autocast context."""
+    """Within this context, torch has the precision of `training`. Yields a function that returns an autocast
+    context."""
     matmul, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    chosen = resolved(training.precision, device)
+    chosen = resolve_precision(training.precision, device)
     fast = chosen != "float32"
     torch.set_float32_matmul_precision("high" if fast else "highest")
     torch.backends.cudnn.allow_tf32 = fast

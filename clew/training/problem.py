@@ -1,5 +1,5 @@
-"""What a run trains: a task, its batches, and how it is measured. The loop and the run know no data and no metric
-beyond this."""
+"""A training problem: a task, its batches, and its evaluation. The training loop and the run know nothing else of data
+and metrics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from clew.metrics.score import Score
 from clew.tasks.learning import Autocast
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many batches of an evaluation are done, and how many there are."""
+"""Called with the number of evaluated batches, and the number of all batches."""
 
 
 def no_progress(done: int, total: int) -> None:
-    """Shows nothing."""
+    """Do nothing."""
 
 
 class Judge(Protocol):
-    """Scores a part of the data, each process its share; None where `interrupted` says to stop, which a process alone
-    may do.
+    """Evaluate a part of the data; each process evaluates its share. Return None if `interrupted()` is True, which is
+    checked only if there is one process.
 
-    `forward` is the task or its compiled form; `progress` is called after each batch.
-    A `final` evaluation decodes as the config says, those on the way greedily.
+    `forward` is the task or its compiled form. `progress` is called after each batch. A `final` evaluation decodes as
+    configured; evaluations during training decode greedily.
     """
 
     def __call__(
@@ -43,18 +43,20 @@ class Judge(Protocol):
 
 @dataclass
 class Problem:
+    """A task, its batches and its evaluation."""
+
     task: Any
     vocabularies: dict[str, Any]
     """Every tokenizer and label table, by role."""
     batches: Batches
     parts: tuple[str, ...]
-    """What can be scored: valid, and test where there is one."""
+    """The parts that can be evaluated: valid, and test if there is one."""
     judge: Judge
     about: str
-    """The data, in a sentence."""
+    """A description of the data, for the report."""
     identity: dict[str, Known]
-    """What a resumed run must find again."""
+    """Facts that must not change when a run is resumed."""
     notes: tuple[str, ...] = ()
-    """What a person should know of the data, a line each."""
+    """Notes on the data for the report, one line each."""
     settle: Callable[[Any, Autocast], bool] = lambda task, autocast: False
-    """Gives a trained task what is taken from the validation part alone; whether that has changed it."""
+    """Set the values of a trained task that are chosen on the validation part; return whether the task has changed."""

@@ -1,5 +1,5 @@
-"""What a config trains on: its data read and encoded, its vocabularies agreed on, its task built, and how it is judged.
-Generic over the task's Learning."""
+"""Prepare the training problem of a config: read and encode the data, load or build the vocabularies, and build the
+task and its evaluation. Generic over the task's Learning."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -31,13 +31,13 @@ from clew.training.problem import OnProgress, Problem, no_progress
 def prepare_problem(
     config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Problem:
-    """What a config trains on, with the vocabularies of a run that is there already, or new ones."""
+    """Prepare the problem of a config, with the vocabularies of an existing `run`, or new ones."""
     entry, training, seed = TASKS[config.task.name], config.training, config.seed
     learning = entry.learns
     check_embedding(config)
     if training.evaluate_tokens is not None and not learning.can_cap:
         raise UserError(
-            f"training.evaluate_tokens is for running text and examples, and this task learns from {learning.reads};"
+            f"training.evaluate_tokens works for running text and examples, but this task learns from {learning.reads};"
             " leave it out"
         )
     notes = Notes(faults=config.data.faults)
@@ -46,7 +46,7 @@ def prepare_problem(
     task: Any = build_task(config, vocabularies)
     learning.check(task, training)
     if hasattr(task, "check_decoding"):
-        task.check_decoding(config.decoding)  # now, and not when all training is done
+        task.check_decoding(config.decoding)  # before training, not after it
 
     def encode(name: str) -> Any:
         encoding = Encoding(
@@ -61,8 +61,8 @@ def prepare_problem(
 
     encoded = {name: encode(name) for name in parts}
     is_new = starts_anew(run)
-    found = begin(task.body, config, vocabularies) if is_new else []
-    found += start_from(task, config, run, is_new=is_new)
+    start_notes = begin(task.body, config, vocabularies) if is_new else []
+    start_notes += start_from(task, config, run, is_new=is_new)
     if is_new:
         learning.prepare(task, encoded["train"])
     baselines = Baselines(
@@ -108,34 +108,35 @@ def prepare_problem(
         judge=judge,
         about=learning.describe(vocabularies, parts, encoded),
         identity=learning.identity(parts["train"], encoded["train"], training, seed),
-        notes=(*found, *config.data.encodings(), *notes.report(), *learning.remarks(task, parts, encoded)),
+        notes=(*start_notes, *config.data.encodings(), *notes.report(), *learning.remarks(task, parts, encoded)),
         settle=settle,
     )
 
 
 def agreed_vocabularies(config: Config, learning: Learning[Any, Any], run: Path | None, train: Any) -> dict[str, Any]:
-    """Those of the run that is gone on with, or trained by the first process and told to the others."""
+    """Return the vocabularies of the resumed run, or new ones. The first process loads or builds them and sends them to
+    the others."""
 
     def as_json() -> str:
-        found = load_vocabularies(run, config) if run is not None else new_vocabularies(config, learning, train)
-        return json.dumps({role: vocabulary.to_json() for role, vocabulary in found.items()})
+        vocabularies = load_vocabularies(run, config) if run is not None else new_vocabularies(config, learning, train)
+        return json.dumps({role: vocabulary.to_json() for role, vocabulary in vocabularies.items()})
 
     texts = json.loads(from_first(as_json))
     return {role: kinds_of(config)[role].from_json(text) for role, text in texts.items()}
 
 
 def new_vocabularies(config: Config, learning: Learning[Any, Any], train: Any) -> Mapping[str, Any]:
-    """Those that a training part gives, with what the run keeps of others; all of a translator's that it goes on
-    with."""
+    """Return vocabularies built from the training part, or kept from a base run. A run that continues to train a
+    translator has all vocabularies of that run."""
     if config.transfer.translator:
         return load_vocabularies(Path(str(config.transfer.source)), config)
-    trained = kept_vocabularies(
+    built = kept_vocabularies(
         config, learning.content(train), lambda: learning.vocabularies(train, RunTokenizers(config), config.task)
     )
-    found = in_their_order(dict(trained), config)
+    vocabularies = in_their_order(dict(built), config)
     if (source := config.embedding.source) is not None:
-        found[CONTEXT] = BorrowedBody.of_run(Path(source))
+        vocabularies[CONTEXT] = BorrowedBody.of_run(Path(source))
     if has_encoder(config):
-        found[ENCODER] = BorrowedBody.of_run(Path(str(config.transfer.source)))
-        found["source"] = found[ENCODER].tokenizer
-    return found
+        vocabularies[ENCODER] = BorrowedBody.of_run(Path(str(config.transfer.source)))
+        vocabularies["source"] = vocabularies[ENCODER].tokenizer
+    return vocabularies

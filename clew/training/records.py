@@ -1,5 +1,5 @@
-"""The record of a training step, and the progress of training. A step's values stay on the device until they are
-read."""
+"""The record of a training step, and the progress of training. The numbers of a step stay on the device until they
+are read."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,12 +13,13 @@ from clew.core.errors import UserError
 from clew.core.types import State
 
 MOST_SKIPPED = 10
-"""The number of steps in a row without a finite gradient after which a run fails, and how far the host runs ahead of a
-GPU at most."""
+"""A run fails after this number of consecutive steps without a finite gradient. It is also the largest number of steps
+by which the host runs ahead of a GPU."""
 
 
-class Sent:
-    """Numbers on their way to the host. On CUDA the copy is asynchronous; reading them does not wait for later steps."""
+class HostCopy:
+    """Numbers that are being copied to the host. On CUDA the copy is asynchronous, and `read` waits for this copy only,
+    not for later steps."""
 
     def __init__(self, values: Tensor):
         self.values = values.to("cpu", non_blocking=True) if values.is_cuda else values
@@ -31,19 +32,19 @@ class Sent:
         return numbers
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sent) and self.read() == other.read()
+        return isinstance(other, HostCopy) and self.read() == other.read()
 
     __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
 class Record:
-    """What one step did. `losses` are means over each term's count; a skipped step left the weights unchanged.
+    """The result of one training step. `losses` are means over each term's count; a skipped step left the weights
+    unchanged.
 
-    `counts` are the terms' counts. `count` is the number of tokens that the step learnt from: the number that the batch
-    says it reads, or else the first term's count. `parts` is the number of micro-batches that each process cut its
-    share into; `stop` says that some process has been asked to stop. Only reading `losses`, `gradient_norm` or
-    `skipped` waits for the end of the step.
+    `counts` are the terms' counts. `count` is the number of tokens in the step: the batch's `num_tokens`, or else the
+    first term's count. `parts` is the number of micro-batches into which each process split its rows. `stop` is True if
+    any process was asked to stop. Only reading `losses`, `gradient_norm` or `skipped` waits for the end of the step.
     """
 
     step: int
@@ -51,14 +52,14 @@ class Record:
     learning_rate: float
     count: int
     counts: dict[str, float]
-    sent: Sent = field(repr=False)
+    values: HostCopy = field(repr=False)
     """The sum of every term, in the order of `counts`, and the gradient's norm."""
     parts: int = 1
     stop: bool = False
 
     @cached_property
     def numbers(self) -> list[float]:
-        return self.sent.read()
+        return self.values.read()
 
     @property
     def is_read(self) -> bool:
@@ -84,12 +85,12 @@ class Record:
 
 @dataclass
 class Progress:
-    """How far training has come: all that resuming needs besides weights, optimiser, schedule and averages.
+    """The progress of training: everything that resuming needs besides weights, optimiser, schedule and averages.
 
-    `place` is where to continue reading a stream. `state` is the carried state of this process's rows. `unseen` are the
-    steps that the host has not looked at yet, and `skipped` is the number of steps skipped in a row before them.
-    `halvings` is how often micro-batches were halved to fit into memory. `seconds` and `tokens` are the time that
-    training has taken and what it has read; the caller counts them.
+    `place` is the position at which to continue reading a stream. `state` is the carried state of this process's rows.
+    `unseen` are the steps whose numbers the host has not read yet, and `skipped` is the number of consecutive skipped
+    steps before them. `halvings` is the number of times that micro-batches were halved to fit into memory. `seconds` is
+    the training time and `tokens` the number of tokens read; the caller updates both.
     """
 
     step: int = 0
@@ -104,7 +105,7 @@ class Progress:
     unseen: list[Record] = field(default_factory=list)
 
     def look(self, leave: int = 0) -> None:
-        """Read all unseen steps but the newest `leave`; raise if `MOST_SKIPPED` in a row were skipped."""
+        """Read all unseen steps except the newest `leave`; raise if `MOST_SKIPPED` in a row were skipped."""
         while len(self.unseen) > leave:
             record = self.unseen.pop(0)
             self.skipped = self.skipped + 1 if record.skipped else 0

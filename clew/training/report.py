@@ -1,4 +1,4 @@
-"""Whom a run tells what it does."""
+"""The receiver of a run's messages and progress."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from clew.training.records import Record
 
 
 class Report(Protocol):
-    """The command line shows what it is told, a notebook may not."""
+    """Receives what a run reports: on the command line to show it, in Python possibly not."""
 
     def say(self, text: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Train one run, from its config to its result: read the data, build the model, train, evaluate, save."""
+"""Train a run from its config to its result: read the data, build the model, train, evaluate, save."""
 
 import signal
 from collections.abc import Iterator, Sequence
@@ -32,11 +32,11 @@ from clew.training.driving import drive, open_loggers, restore
 from clew.training.freezing import check_unfreezing, freeze
 from clew.training.loggers import check_loggers
 from clew.training.optimisers import OPTIMISERS
-from clew.training.precision import precision, resolved
+from clew.training.precision import precision, resolve_precision
 from clew.training.problem import Problem
 from clew.training.problems import prepare_problem
 from clew.training.report import Report, Silence
-from clew.training.run_folder import RunFolder, alone, make_folder, writing
+from clew.training.run_folder import RunFolder, locked_run, make_folder, writing
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
 from clew.training.trainer import Trainer, trainer_of
@@ -45,7 +45,7 @@ from clew.training.watchers import Watchers
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run: the model of its best evaluation, and its scores."""
+    """A finished run: the model with the weights of the best evaluation, and its scores."""
 
     run: Run
     step: int
@@ -59,9 +59,9 @@ class Result:
 def train_run(
     config: Config, folder: RunFolder, report: Report | None = None, callbacks: Sequence[Callback] = ()
 ) -> Result:
-    """Train a config in a folder. On a signal, save and raise `Interrupted`.
+    """Train a run in a folder. On a signal, save a checkpoint and raise `Interrupted`.
 
-    If several processes train together, each of them calls this; only the first writes and reports.
+    With several processes, each of them calls this function; only the first writes and reports.
     """
     report = report if report is not None and rank() == 0 else Silence()
     check_training(config.training)
@@ -70,7 +70,7 @@ def train_run(
         config, problem = prepare(config, folder, watchers)
         describe(config, problem, folder.path, device, reason, report)
         first_alone(lambda: make_folder(folder.path))
-        with alone(folder.path), precision(config.training, device) as autocast:
+        with locked_run(folder.path), precision(config.training, device) as autocast:
             if rank() == 0:
                 folder.prepare(config, problem.vocabularies, device)
             trainer = trainer_of(config, folder.path, problem, device, autocast, watchers)
@@ -81,7 +81,7 @@ def train_run(
                 drive(trainer)
                 report.stage("the final evaluation")
                 result = finish(trainer, config)
-        leave_if_asked(watchers.request, folder.path, "after the final evaluation")
+        raise_if_interrupted(watchers.request, folder.path, "after the final evaluation")
         ended = Ended(result.step, result.best_step, dict(result.valid.measures), result.seconds, folder.path)
         watchers.callbacks.end(ended)
         return result
@@ -89,34 +89,34 @@ def train_run(
 
 @contextmanager
 def watching(folder: Path, report: Report, callbacks: Sequence[Callback]) -> Iterator[Watchers]:
-    """Within this context a signal is a request to stop, and a second one raises `Interrupted` with a sentence that
-    says what is saved."""
+    """Within this context the first signal requests a stop, and the second raises `Interrupted` with a message that
+    names the last checkpoint."""
     with stop_requests() as request:
         try:
             yield Watchers(request, report, Callbacks(callbacks))
         except KeyboardInterrupt:
-            last = next((f"the last save is {path}" for path in checkpoint_folders(folder)), "nothing was saved")
+            last = next((f"the last checkpoint is {path}" for path in checkpoint_folders(folder)), "nothing was saved")
             raise Interrupted(request.number or signal.SIGINT, f"stopped at once; {last}", folder) from None
 
 
 def prepare(config: Config, folder: RunFolder, watchers: Watchers) -> tuple[Config, Problem]:
-    """Read the data and build the model. The config that is returned has its epochs counted in steps."""
+    """Read the data and build the model. In the returned config, `training.epochs` is converted to steps."""
     report, request = watchers.report, watchers.request
 
     def progress(done: int, total: int) -> None:
         report.encoding(done, total)
-        leave_if_asked(request, folder.path, "before the first step")
+        raise_if_interrupted(request, folder.path, "before the first step")
 
-    report.stage("reading the data")  # tokenizers are trained here
+    report.stage("reading the data")  # this stage also trains tokenizers
     problem = prepare_problem(config, folder.path if folder.resume else None, progress)
     report.stage("building the model")
-    leave_if_asked(request, folder.path, "before the first step")
+    raise_if_interrupted(request, folder.path, "before the first step")
     config = with_counted_steps(config, problem.batches, summarise(folder.path).step if folder.resume else 0)
     freeze(problem.task, config)
     if config.training.norm_penalty and not any(isinstance(part, Recurrent) for part in problem.task.modules()):
         raise UserError(
-            f"training.norm_penalty is for recurrent layers, and a {config.model.family} has none here; leave it out,"
-            " or set model.family=recurrent"
+            f"training.norm_penalty needs recurrent layers, and this {config.model.family} model has none; leave it"
+            " out, or set model.family=recurrent"
         )
     if not folder.resume:
         check_unfreezing(problem.task, config)
@@ -124,10 +124,10 @@ def prepare(config: Config, folder: RunFolder, watchers: Watchers) -> tuple[Conf
 
 
 def describe(config: Config, problem: Problem, folder: Path, device: torch.device, reason: str, report: Report) -> None:
-    """Report what is about to be trained."""
+    """Report the device, the data and the size of the model before training."""
     training = config.training
     is_compiled = ", compiled" if training.compile else ""
-    report.say(f"device {reason}; {resolved(training.precision, device)} arithmetic{is_compiled}")
+    report.say(f"device {reason}; {resolve_precision(training.precision, device)} arithmetic{is_compiled}")
     for note in problem.notes:
         report.say(note)
     if training.epochs is not None:
@@ -156,7 +156,7 @@ def finish(trainer: Trainer, config: Config) -> Result:
     for part in problem.parts:
         score = problem.judge(part, task, task, autocast, lambda: bool(request), final=True, progress=report.evaluating)
         if score is None:
-            leave_if_asked(request, folder, "after the last step, before the final evaluation")
+            raise_if_interrupted(request, folder, "after the last step, before the final evaluation")
         assert score is not None
         scores[part] = score
     task.eval()
@@ -177,7 +177,7 @@ def finish(trainer: Trainer, config: Config) -> Result:
 
 
 def check_training(training: TrainingConfig) -> None:
-    """Check the section `training` before anything is read or built."""
+    """Check the config section `training` before reading data or building the model."""
     check_part("optimiser", training.optimiser, OPTIMISERS)
     check_part("schedule", training.schedule, SCHEDULES)
     build_part("schedule", training.schedule, SCHEDULES, training.steps)
@@ -185,12 +185,14 @@ def check_training(training: TrainingConfig) -> None:
         build_part("average", training.average, AVERAGES, nn.Module())
     check_loggers(training.log)
     if training.vary_length and training.batching != "streams":
-        raise UserError("training.vary_length is for streams; set training.batching=streams, or leave it out")
+        raise UserError(
+            "training.vary_length needs training.batching=streams; set it, or leave training.vary_length out"
+        )
     if training.norm_penalty and (training.compile or training.recompute or training.parallel == "fsdp"):
         raise UserError(
-            "training.norm_penalty differentiates each step of a recurrence once more, which compiled, recomputed and"
-            " sharded layers do not allow; set training.compile=false training.recompute=false training.parallel=ddp,"
-            " or leave it out"
+            "training.norm_penalty needs a second derivative of each recurrent step, which compiled, recomputed and"
+            " sharded layers do not support; set training.compile=false training.recompute=false training.parallel=ddp,"
+            " or leave training.norm_penalty out"
         )
     if training.batch_size < training.accumulate * world_size():
         raise UserError(
@@ -209,14 +211,14 @@ def with_counted_steps(config: Config, batches: Batches, done: int) -> Config:
     steps = sum(map(batches.per_epoch, range(whole))) + (round(part * batches.per_epoch(whole)) if part else 0)
     if steps < done:
         raise UserError(
-            f"the run has done {counted(done, 'step')} already, and training.epochs={training.epochs:g} asks for"
-            f" {steps:,}; ask for at least as many"
+            f"the run has already done {counted(done, 'step')}, but training.epochs={training.epochs:g} is {steps:,};"
+            " set more epochs"
         )
     return config.model_copy(update={"training": training.model_copy(update={"steps": max(steps, 1)})})
 
 
 def own_device(name: str) -> tuple[torch.device, str]:
-    """This process's device, and why it was chosen."""
+    """Return this process's device, and the reason for the choice."""
     device, reason = choose_device(name)
     if not is_distributed():
         return device, reason
@@ -225,8 +227,8 @@ def own_device(name: str) -> tuple[torch.device, str]:
     ), f"{reason}; {world_size()} processes"
 
 
-def leave_if_asked(request: Request, folder: Path, when: str) -> None:
-    """Raise `Interrupted` if a signal has come."""
+def raise_if_interrupted(request: Request, folder: Path, when: str) -> None:
+    """Raise `Interrupted` if a signal has arrived."""
     if request:
         saved = f"saved in {folder}" if is_run(folder) else "nothing was saved"
         raise Interrupted(request.number or 2, f"stopped {when}; {saved}", folder)

@@ -1,4 +1,4 @@
-"""The folder of a run while it is trained: one writer, and a sentence when the disk cannot be written to."""
+"""The folder of a run during training: one writer, and an error message if the disk is not writable."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,6 +10,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.processes import rank
+from clew.core.wording import argument
 from clew.runs.config import Config
 from clew.runs.directory import is_run, keep_code, remove_leftovers, write_config, write_environment
 from clew.runs.folder.lock import locked
@@ -21,8 +22,8 @@ from clew.training.checkpoints import DiskError, cannot_write, checkpoint_folder
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run is trained: in a new folder, in that of a run to `resume`, or of a run to `overwrite`. `code` is a
-    file of the user's that the run keeps a copy of."""
+    """The folder of a training run: a new one, or that of a run to `resume` or to `overwrite`. `code` is a file of the
+    user's own code, which is copied into the run."""
 
     path: Path
     resume: bool = False
@@ -30,12 +31,15 @@ class RunFolder:
     code: Path | None = None
 
     def prepare(self, config: Config, vocabularies: dict[str, Any], device: torch.device) -> None:
-        """Write the files of a new run, its config last; of a resumed one the config alone, whose steps may have
-        changed. A run to overwrite is deleted only here, when the new data have been read and the model is built."""
+        """Write the files of a new run, with its config last. For a resumed run, write only the config, whose steps may
+        have changed. A run to overwrite is deleted only here, after the new data were read and the model was built."""
         if self.overwrite:
             self.remove()
         if not self.resume and is_run(self.path):
-            raise UserError(f"{self.path} has become a run meanwhile; choose another folder with --out")
+            raise UserError(
+                f"another process has started a run in {self.path} meanwhile; choose another folder with"
+                f" {argument('out')}"
+            )
         with writing("the run", self.path):
             remove_leftovers(self.path)
             try:
@@ -56,28 +60,28 @@ class RunFolder:
         with writing("the run", self.path):
             if self.code is not None and self.code.resolve().is_relative_to(self.path.resolve()):
                 raise UserError(
-                    f"{self.code} is in {self.path}, which would be deleted; copy the file to another place, or choose"
-                    " another folder"
+                    f"{self.code} is in {self.path}, which would be deleted; copy the file elsewhere, or choose another"
+                    " folder"
                 )
             remove_run(self.path)
 
 
 @contextmanager
 def writing(what: str, folder: Path) -> Iterator[None]:
-    """Raise one sentence if the disk is full or cannot be written to within this context."""
+    """Within this context, raise DiskError if the disk is full or not writable."""
     try:
         yield
     except OSError as error:
         if is_run(folder) or checkpoint_folders(folder):
             raise cannot_write(what, folder, error) from None
         raise DiskError(
-            f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out"
+            f"cannot write the run to {folder}: {error.strerror or error}; choose another folder with {argument('out')}"
         ) from None
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Lock the folder, so that no other program writes the run. The first process does."""
+def locked_run(folder: Path) -> Iterator[None]:
+    """Within this context the folder is locked by the first process, so that no other program writes to the run."""
     with ExitStack() as stack:
         if rank() == 0:
             with writing("the run", folder):
@@ -86,7 +90,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder. The first process does."""
+    """Create the folder, on the first process."""
     if rank() == 0:
         with writing("the run", folder):
             folder.mkdir(parents=True, exist_ok=True)

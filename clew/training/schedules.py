@@ -1,7 +1,7 @@
-"""How the learning rate changes: a factor of (step, epoch). Members of SCHEDULES are built as `S(steps, *, options)`,
-where `warmup` is a number of steps, or a share of them: a float below 1.
+"""Learning rate schedules: a factor of the learning rate by (step, epoch). Members of SCHEDULES are built as
+`S(steps, *, options)`, where `warmup` is a number of steps, or, as a float below 1, a fraction of all steps.
 
-A schedule that reacts to evaluations has `observe(value)`; what it remembers is in `state_dict`, and so in the
+A schedule that reacts to evaluations overrides `observe(value)`. Its state is in `state_dict`, and so in the
 checkpoint.
 """
 
@@ -13,29 +13,29 @@ from clew.core.config import warmup_steps
 from clew.core.errors import UserError, counted
 
 SHORTENED = 0.1
-"""The share of the steps that a warm-up has which was longer than all of them: the learning rate would never reach its
-height."""
+"""A warm-up that is longer than the training is shortened to this fraction of the steps: otherwise the learning rate
+would never reach its peak."""
 
 
 class Constant:
-    """The same throughout, after a linear rise over the warm-up."""
+    """Constant, after a linear increase over the warm-up."""
 
     def __init__(self, steps: int, *, warmup: int | float = 0):
         self.steps = steps
         self.warmup = warmup_steps(warmup, steps)
         self.note = ""
-        """What a person should know of it."""
+        """A note for the report, or an empty string."""
         if self.warmup < 0:
             raise UserError(f"the schedule's warmup ({warmup}) must be at least 0; set training.schedule.warmup")
         if self.warmup > steps:
             self.warmup = int(steps * SHORTENED)
             self.note = (
                 f"a warm-up of {counted(int(warmup), 'step')} is longer than a training of {steps:,}, and is shortened"
-                f" to {self.warmup:,}: a tenth; set the schedule's warmup for another"
+                f" to {self.warmup:,} (a tenth); set training.schedule.warmup to change this"
             )
 
     def factor(self, step: int, epoch: int) -> float:
-        """The multiple of the learning rate at a step, counted from 0."""
+        """Return the factor of the learning rate at a step, counted from 0."""
         rise = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         return rise * self.after_warmup(step, epoch)
 
@@ -46,21 +46,22 @@ class Constant:
         return min(1.0, max(0.0, (step - self.warmup) / max(1, self.steps - self.warmup)))
 
     def observe(self, value: float) -> None:
-        """An evaluation's loss."""
+        """Receive the loss of an evaluation."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"warmup": self.warmup}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # A run resumed with more steps keeps its warm-up: a share of them would raise the rate a second time.
-        self.warmup = state.get(
-            "warmup", self.warmup
-        )  # older checkpoints do not say, and their warm-up is a number of steps
+        # A run that is resumed with more steps keeps its warm-up in steps: a fraction of the new number would increase
+        # the rate a second time. Older checkpoints do not have it, and their warm-up is a number of steps.
+        self.warmup = state.get("warmup", self.warmup)
 
 
 class Cosine(Constant):
-    """floor + (1 - floor) (1 + cos(pi t)) / 2, t from 0 to 1 over the steps after the warm-up (Loshchilov and Hutter
-    2017)."""
+    """Cosine decay (Loshchilov and Hutter 2017); t goes from 0 to 1 over the steps after the warm-up.
+
+    factor = floor + (1 - floor) (1 + cos(pi t)) / 2
+    """
 
     def __init__(self, steps: int, *, warmup: int | float = 0, floor: float = 0.1):
         super().__init__(steps, warmup=warmup)
@@ -71,7 +72,10 @@ class Cosine(Constant):
 
 
 class Linear(Cosine):
-    """1 - (1 - floor) t, t from 0 to 1 over the steps after the warm-up."""
+    """Linear decay; t goes from 0 to 1 over the steps after the warm-up.
+
+    factor = 1 - (1 - floor) t
+    """
 
     def __init__(self, steps: int, *, warmup: int | float = 0, floor: float = 0.0):
         super().__init__(steps, warmup=warmup, floor=floor)
@@ -81,7 +85,10 @@ class Linear(Cosine):
 
 
 class InverseSqrt(Constant):
-    """sqrt(warmup / step) after the warm-up (Vaswani et al. 2017, with the learning rate as its peak)."""
+    """Inverse square root decay after the warm-up (Vaswani et al. 2017, but the learning rate is the peak).
+
+    factor = sqrt(warmup / step)
+    """
 
     def __init__(self, steps: int, *, warmup: int | float = 1):
         super().__init__(steps, warmup=warmup)
@@ -92,7 +99,7 @@ class InverseSqrt(Constant):
 
 
 class ByEpoch(Constant):
-    """1 for the first `constant` epochs, then multiplied by `decay` at the start of every epoch (Zaremba et al.
+    """1 for the first `constant` epochs, then multiplied by `decay` at the start of each epoch (Zaremba et al.
     2014)."""
 
     def __init__(self, steps: int, *, warmup: int | float = 0, decay: float = 0.5, constant: int = 4):
@@ -105,7 +112,7 @@ class ByEpoch(Constant):
 
 
 class Plateau(Constant):
-    """Multiplied by `decay` after `patience` evaluations in a row without a better one."""
+    """Multiplied by `decay` after `patience` consecutive evaluations without a new lowest loss."""
 
     def __init__(self, steps: int, *, warmup: int | float = 0, decay: float = 0.5, patience: int = 1):
         super().__init__(steps, warmup=warmup)
@@ -141,8 +148,8 @@ class Plateau(Constant):
 
 
 def share(name: str, value: float) -> float:
-    """The value itself, where it is a part of the learning rate: below 0 training would climb, above 1 it would grow
-    without bound."""
+    """Check that a factor of the learning rate is from 0 to 1, and return it. Below 0, training would increase the
+    loss; above 1, the learning rate would grow without bound."""
     if not 0 <= value <= 1:
         raise UserError(f"the schedule's {name} ({value}) must be between 0 and 1; set training.schedule.{name}")
     return value

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: what is under way is finished and saved before the program ends."""
+"""Ctrl-C and SIGTERM as a request to stop: the current step is finished and saved before the program ends."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from types import FrameType
 
 
 class Interrupted(Exception):
-    """A run that was asked to stop and has saved in `folder`; `number` is the signal's."""
+    """A run was stopped by the signal `number`; its checkpoints are in `folder`."""
 
     def __init__(self, number: int, message: str, folder: Path):
         super().__init__(message)
@@ -21,12 +21,12 @@ class Interrupted(Exception):
 
 
 TORCHRUN_REPEATS = 10.0
-"""Ctrl-C under torchrun reaches a process twice, from the terminal and from torchrun: within so many seconds that is
-one request."""
+"""Under torchrun, Ctrl-C reaches a process twice, from the terminal and from torchrun. Two signals within this number
+of seconds count as one request."""
 
 
 class Request:
-    """Which signal has come last, if any. A second one does not wait."""
+    """The signal that requested a stop, if any. A second signal stops at once."""
 
     number: int | None = None
     time: float = 0.0
@@ -37,7 +37,8 @@ class Request:
 
 @contextmanager
 def stop_requests() -> Iterator[Request]:
-    """Within this context SIGINT and SIGTERM are noted instead of obeyed; the handlers before are put back."""
+    """Within this context the first SIGINT or SIGTERM is recorded in the request, and a second one raises
+    KeyboardInterrupt."""
     request = Request()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -52,11 +53,11 @@ def stop_requests() -> Iterator[Request]:
             return
         request.number, request.time = number, now
         if sys.stderr.isatty():
-            os.write(2, b"\nstopping when this step is done; once more stops at once, unsaved\n")
+            os.write(2, b"\nstopping after this step; press Ctrl-C again to stop at once without saving\n")
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield request
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -1,8 +1,7 @@
-"""Steps that are left out because a loss or the gradient is not finite, decided on the device: the host need not wait
-to find out.
+"""Skip steps with a non-finite loss or gradient. The decision is made on the device, so that the host does not wait.
 
-torch's fused optimisers read a flag on the device, `found_inf`, and leave everything as it is where it is 1: weights,
-moments and the count of steps. `torch.amp.GradScaler` uses the same flag.
+torch's fused optimisers read a flag on the device, `found_inf`. If it is 1, they change nothing: not the weights, the
+moments or the step count. `torch.amp.GradScaler` uses the same flag.
 """
 
 from typing import Any
@@ -16,7 +15,7 @@ from clew.training.optimisers import is_sharded
 
 
 def reads_flag(optimiser: torch.optim.Optimizer) -> bool:
-    """Whether an optimiser is one that `step_where` can be used with."""
+    """Whether an optimiser reads `found_inf`, so that it can be used with `step_where`."""
     groups = optimiser.param_groups
     supports = bool(getattr(optimiser, "_step_supports_amp_scaling", False)) and all(
         group.get("fused") for group in groups
@@ -25,8 +24,8 @@ def reads_flag(optimiser: torch.optim.Optimizer) -> bool:
 
 
 def lacks_momentum(optimiser: torch.optim.Optimizer) -> bool:
-    """Whether some momentum is still to be made: torch's fused SGD does so in the first step, and leaves it
-    uninitialised where that is skipped."""
+    """Whether a momentum buffer does not exist yet. torch's fused SGD creates it in the first step, and leaves it
+    uninitialised if that step is skipped."""
     return any(
         parameter.grad is not None and optimiser.state.get(parameter, {}).get("momentum_buffer") is None
         for group in optimiser.param_groups
@@ -36,7 +35,7 @@ def lacks_momentum(optimiser: torch.optim.Optimizer) -> bool:
 
 
 def step_where(optimiser: Any, finite: Tensor) -> None:
-    """A step of the optimiser where the tensor `finite` () is True; else nothing changes."""
+    """Take a step of the optimiser if the tensor `finite` () is True; else change nothing."""
     optimiser.grad_scale, optimiser.found_inf = None, (~finite).float()
     try:
         optimiser.step()
@@ -49,5 +48,5 @@ def have_same_shapes(first: State, second: State) -> bool:
 
 
 def state_where(finite: Tensor, new: State, old: State) -> State:
-    """The new state where the tensor `finite` () is True, else the old one, whose shapes are the same."""
+    """Return the new state if the tensor `finite` () is True, else the old one, which must have the same shapes."""
     return map_tree(lambda *pair: torch.where(finite, *pair), new, old)

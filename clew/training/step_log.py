@@ -1,4 +1,4 @@
-"""Log steps: every `training.log_every`-th, the last one and skipped ones, with the speed of training alone."""
+"""Log every `training.log_every`-th step, the last one and skipped ones. The logged speed is that of training only."""
 
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from clew.training.trainer import Trainer
 
 
 class StepLog:
-    """Collects steps, and writes them in order once the host has read their values."""
+    """Collects steps, and logs them in order after the host has read their numbers."""
 
     def __init__(self, trainer: Trainer):
         self.trainer = trainer
@@ -50,13 +50,13 @@ class StepLog:
             self.write(time.perf_counter())
             raise
 
-    def leave_out(self, seconds: float) -> None:
-        """Exclude time that was not spent on training."""
+    def exclude(self, seconds: float) -> None:
+        """Exclude time that was not spent on training from the speed."""
         self.clock += seconds
 
 
 def measures(record: Record, speed: float, trainer: Trainer) -> dict[str, Any]:
-    """What is logged of a step."""
+    """Return the metrics of a step to log."""
     values: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
     if len(record.counts) > 1:
         values |= {f"train.{name}_count": count for name, count in record.counts.items()}

@@ -1,5 +1,5 @@
-"""What takes part in training a run, put together from a config: optimiser, schedule, averages, batches, the compiled
-and replicated model."""
+"""Build the parts of a training run from a config: optimiser, schedule, averages, batches, the compiled and replicated
+model."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from clew.tasks.learning import Autocast
 from clew.training.averaging import AVERAGES
 from clew.training.backward import StepOptions
 from clew.training.checkpoints import TrainingState
-from clew.training.compiled import Carrying, compiled
+from clew.training.compiled import Carrying, compile_task
 from clew.training.freezing import scale_rates, unfreezing
 from clew.training.hardware import peak_flops
 from clew.training.loader import Loader
@@ -30,7 +30,7 @@ from clew.training.loggers import Logger
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard
-from clew.training.precision import resolved
+from clew.training.precision import resolve_precision
 from clew.training.problem import Problem
 from clew.training.records import Progress
 from clew.training.run_folder import writing
@@ -40,7 +40,7 @@ from clew.training.watchers import Watchers
 
 @dataclass
 class Trainer:
-    """All that takes part in training a run."""
+    """The parts of a training run."""
 
     settings: TrainingConfig
     folder: Path
@@ -48,16 +48,16 @@ class Trainer:
     state: TrainingState
     batches: Batches
     model: Any
-    """The task or its compiled form: what evaluation calls."""
+    """The task or its compiled form; evaluation calls it."""
     forward: nn.Module
-    """What the loop calls: the model, replicated if there are several processes."""
+    """The model, replicated if there are several processes; the training loop calls it."""
     options: StepOptions
     watchers: Watchers
     flops_per_token: float
     peak: float | None
-    """The device's peak FLOPs a second, if known."""
+    """The device's peak FLOPs per second, if known."""
     unit: str = "tokens"
-    """What the loop counts."""
+    """The unit of the logged speed."""
     loggers: list[Logger] = field(default_factory=list)
     stopped_by: str = ""
     """The callback that ended the run before its last step."""
@@ -83,7 +83,7 @@ class Trainer:
 def trainer_of(
     config: Config, folder: Path, problem: Problem, device: torch.device, autocast: Autocast, watchers: Watchers
 ) -> Trainer:
-    """The trainer of a config, at step 0."""
+    """Build the trainer of a run, at step 0."""
     task = problem.task.to(device)
     known = {**identity(config, task, problem.vocabularies), **problem.identity}
     trainer = build_trainer(config.training, folder, replace(problem, identity=known), config.seed, autocast, watchers)
@@ -104,7 +104,7 @@ def build_trainer(
     optimiser: torch.optim.Optimizer | None = None,
     as_task: Callable[[Any], Any] | None = None,
 ) -> Trainer:
-    """The trainer of a problem, at step 0. `as_task` wraps a model that is not a task."""
+    """Build the trainer of a problem, at step 0. `as_task` wraps a model that is not a task."""
     task = problem.task
     device = next(task.parameters()).device
     flops = 6.0 * num_multiplied(task)
@@ -122,11 +122,11 @@ def build_trainer(
     average = build_part("average", settings.average, AVERAGES, task) if settings.average is not None else None
     state = TrainingState(task, optimiser, schedule, Best(settings.patience), Progress(), problem.identity, average)
     many_shapes = settings.batch_tokens is not None
-    model: Any = compiled(task, many_shapes=many_shapes) if settings.compile else task
+    model: Any = compile_task(task, many_shapes=many_shapes) if settings.compile else task
     if as_task is not None:
         forward = as_task(model)
     elif settings.compile and not is_sharded:
-        forward = compiled(Carrying(task, settings.batching == "streams"), many_shapes=many_shapes)
+        forward = compile_task(Carrying(task, settings.batching == "streams"), many_shapes=many_shapes)
     else:
         forward = model
     options = StepOptions(
@@ -152,12 +152,12 @@ def build_trainer(
         options,
         watchers,
         flops,
-        peak_flops(device, resolved(settings.precision, device)),
+        peak_flops(device, resolve_precision(settings.precision, device)),
     )
 
 
 def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> dict[str, Known]:
-    """What a resumed run must share with its earlier part, besides its data."""
+    """Return the facts that must not change when a run is resumed, apart from its data."""
     parameters = sum(p.numel() for p in task.parameters())
     settings = {"settings": config.model.model_dump(mode="json"), "task": config.task.model_dump(mode="json")}
     about = f"{config.model.family} of {parameters:,} parameters, {digest(settings)}"
@@ -175,7 +175,7 @@ def digest(content: Any) -> str:
 
 
 def num_multiplied(task: nn.Module) -> int:
-    """The number of parameters that a token is multiplied with: all but tables that are only looked up in."""
+    """Return the number of parameters that take part in matrix products: all except lookup tables."""
     parameters = sum(p.numel() for p in task.parameters())
     tables: list[Tensor] = getattr(task, "looked_up", list)()
     return parameters - sum(table.numel() for table in tables)

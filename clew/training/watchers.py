@@ -1,4 +1,4 @@
-"""Who follows a training run: signals that ask it to stop, the report, and the user's callbacks."""
+"""The observers of a training run: signals that request a stop, the report, and the user's callbacks."""
 
 from dataclasses import dataclass, field
 
@@ -15,12 +15,12 @@ class Watchers:
     callbacks: Callbacks = field(default_factory=Callbacks)
 
     def ask_to_stop(self) -> bool:
-        """Whether a signal or a callback asks this process to stop."""
+        """Whether a signal or a callback has asked this process to stop."""
         return bool(self.request) or self.callbacks.ask_to_stop
 
     def stopping_callback(self) -> str:
-        """The name of the callback that asked to stop, on whichever process; empty if a signal did, or if a callback
-        failed."""
+        """Return the name of the callback that asked to stop, on every process; empty if a signal did, or if a callback
+        raised an error."""
         callbacks = self.callbacks
         return from_first(
             lambda: "" if self.request or callbacks.error is not None else callbacks.stopped_by or "",

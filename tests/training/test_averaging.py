@@ -75,7 +75,7 @@ def test_frozen_weights_are_not_averaged() -> None:
             lambda: Exponential(one_weight(0.0), decay=1.0),
             r"the decay of a moving average \(1.0\) must be at least 0 and below 1",
         ),
-        (lambda: Triggered(one_weight(0.0), patience=0), "a triggered average waits for at least 1 evaluation, not 0"),
+        (lambda: Triggered(one_weight(0.0), patience=0), "patience of a triggered average .0. must be at least 1"),
     ],
 )
 def test_impossible_averages_are_refused(build, sentence: str) -> None:

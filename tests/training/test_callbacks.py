@@ -84,7 +84,7 @@ def test_a_callback_that_asks_to_stop_ends_a_run_that_is_complete(
     diary = Diary()
     given = lstm_settings(tmp_path, steps=6)
     run = clew.train("text-lstm", *given, out="run", callbacks=[StopAt(3), diary])
-    assert "StopAt asked to stop; stopped at step 3" in capsys.readouterr().err
+    assert "stopped at step 3, as requested by StopAt" in capsys.readouterr().err
     assert isinstance(diary.entries[-1], Ended) and diary.entries[-1].step == diary.entries[-1].best_step == 3
     assert clew.load("run", device="cpu").score("the door") == run.score("the door")
     stopped = summarise(run.folder)
@@ -211,23 +211,23 @@ class Number:
         (
             [Misspelt()],
             (
-                "the callback Misspelt has none of the methods on_step, on_evaluation, on_save, on_end; name its method"
-                " on_step in "
+                "the callback Misspelt has none of the methods on_step, on_evaluation, on_save, on_end; rename its"
+                " method "
             ),
         ),
-        ([Number()], "on_step of the callback Number is 3; it must be a method"),
+        ([Number()], "on_step of the callback Number must be a method, not 3"),
         (
             [Wrong()],
             (
-                "the callback Wrong has none of the methods on_step, on_evaluation, on_save, on_end; name its method"
-                " on_step in place of step"
+                "the callback Wrong has none of the methods on_step, on_evaluation, on_save, on_end; rename its"
+                " method step to on_step"
             ),
         ),
         (
             [object()],
-            "the callback object has none of the methods on_step, on_evaluation, on_save, on_end; give it one",
+            "the callback object has none of the methods on_step, on_evaluation, on_save, on_end; add one",
         ),
-        ([Diary], "callbacks= takes objects, and Diary is a class; give Diary()"),
+        ([Diary], "callbacks= takes objects, but Diary is a class; pass Diary()"),
         (Diary(), "callbacks= takes a list of objects, not <tests"),
     ],
 )

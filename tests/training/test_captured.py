@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clew.core.types import State
 from clew.data.plans import TokenBatch
 from clew.training import captured
-from clew.training.captured import CapturedPasses, described, tensors_of
+from clew.training.captured import CapturedPasses, signature, tensors_of
 
 
 def batch(rows: int = 2, **changes: Any) -> TokenBatch:
@@ -28,17 +28,17 @@ def batch(rows: int = 2, **changes: Any) -> TokenBatch:
     ids=["rows", "a mask", "its type", "another field"],
 )
 def test_batches_of_other_shapes_have_other_descriptions(change: dict[str, Any]) -> None:
-    assert described(batch(**change)) != described(batch()) == described(batch())
+    assert signature(batch(**change)) != signature(batch()) == signature(batch())
 
 
 def test_fields_that_only_the_loop_reads_do_not_matter() -> None:
-    assert described(batch(fresh=False, rate=0.5)) == described(batch())
+    assert signature(batch(fresh=False, rate=0.5)) == signature(batch())
 
 
 def test_values_that_are_no_tensors_matter() -> None:
-    assert described({"a": 1, "b": [torch.zeros(2), None]}) == described({"a": 1, "b": [torch.ones(2), None]})
-    assert described({"a": 1}) != described({"a": 2})
-    assert described([torch.zeros(2)]) != described((torch.zeros(2),))
+    assert signature({"a": 1, "b": [torch.zeros(2), None]}) == signature({"a": 1, "b": [torch.ones(2), None]})
+    assert signature({"a": 1}) != signature({"a": 2})
+    assert signature([torch.zeros(2)]) != signature((torch.zeros(2),))
 
 
 class Tape:

@@ -9,7 +9,7 @@ from clew.core.files import file_hash
 from clew.recipes.running import run_recipe
 from clew.runs.directory import keep_code, read_config, read_metrics, read_weights, write_weights
 from clew.runs.loaded import load_run
-from clew.training.checkpoint_average import Source, average_runs, average_weights, choose_sources, whole_checkpoints
+from clew.training.checkpoint_average import Source, average_runs, average_weights, choose_sources, intact_checkpoints
 from clew.training.checkpoints import checkpoint_folders
 from tests.runs.small import lstm_settings, write_text
 
@@ -104,9 +104,9 @@ def test_a_damaged_checkpoint_is_named_and_passed_over() -> None:
     path = checkpoint_folders(run)[0]
     (path / "model.safetensors").write_bytes(b"x")
     said: list[str] = []
-    assert list(whole_checkpoints(run, said.append)) == [4]
+    assert list(intact_checkpoints(run, said.append)) == [4]
     assert said == [f"{path} is damaged (model.safetensors has changed since it was written) and is skipped"]
-    with pytest.raises(UserError, match="run has 1 whole checkpoints, not 2; it has: 4"):
+    with pytest.raises(UserError, match="run has 1 intact checkpoint, not 2; their steps are: 4"):
         choose_sources(run, last=2)
 
 
@@ -153,7 +153,7 @@ def test_runs_with_other_vocabularies_are_refused() -> None:
     write_text(Path("."), "other letters: QXZ, and many of them. " * 20, "other.txt")
     second = train("b", "data.train=other.txt", steps=1)
     with pytest.raises(
-        UserError, match="only runs with one vocabulary can be averaged, but b was trained with another than a"
+        UserError, match="only runs with the same vocabulary can be averaged, but b was trained with another one than a"
     ):
         average_runs([first, second], Path("mean"))
 
@@ -161,13 +161,13 @@ def test_runs_with_other_vocabularies_are_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"last": 5}, "run has 2 whole checkpoints, not 5; it has: 4, 8"),
-        ({"steps": [3]}, "run has no whole checkpoint of step 3; it has: 4, 8"),
+        ({"last": 5}, "run has 2 intact checkpoints, not 5; their steps are: 4, 8"),
+        ({"steps": [3]}, "run has no intact checkpoint of step 3; it has checkpoints of the steps: 4, 8"),
         (
             {"last": 1},
             (
-                "an average needs at least two weights, and there is 1 to take; name more checkpoints or runs, or add"
-                " --best"
+                "an average needs at least two sets of weights, and there is 1; name more checkpoints or runs, or add"
+                " best=True"
             ),
         ),
     ],
@@ -182,7 +182,7 @@ def test_what_is_not_there_cannot_be_averaged(options: dict, sentence: str) -> N
 
 def test_a_run_without_checkpoints_has_none_to_average() -> None:
     average_runs([train("run")], Path("mean"), device="cpu")
-    with pytest.raises(UserError, match="an average needs at least two weights, and there are none to take"):
+    with pytest.raises(UserError, match="an average needs at least two sets of weights, and there are none;"):
         average_runs([Path("mean")], Path("again"))
 
 
@@ -190,14 +190,14 @@ def test_folders_with_something_in_them_are_not_written_to() -> None:
     run = train("run")
     Path("full").mkdir()
     Path("full/letter.txt").write_text("dear reader")
-    with pytest.raises(UserError, match="full exists and is not an empty folder; choose another with --out"):
+    with pytest.raises(UserError, match="full exists and is not an empty folder; choose another with out=..."):
         average_runs([run], Path("full"))
-    with pytest.raises(UserError, match="run is a run already; choose another folder with --out"):
+    with pytest.raises(UserError, match="run is a run already; choose another folder with out=..."):
         average_runs([run], run)
     with pytest.raises(UserError, match="nothing is not a run directory"):
         average_runs([Path("nothing")], Path("mean"))
     with pytest.raises(
-        UserError, match=r"cannot write the average to story.txt/mean: .*; choose another place with --out"
+        UserError, match=r"cannot write the average to story.txt/mean: .*; choose another folder with out=..."
     ):
         average_runs([run], Path("story.txt/mean"), device="cpu")
 

@@ -132,8 +132,8 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
     monkeypatch.setattr("clew.core.files.flush", flush)
     training.progress.step = 6
     message = (
-        "a checkpoint cannot be written below .*: No space left on device; make room there, or allow writing to it, and"
-        " go on by --resume"
+        "cannot write a checkpoint in .*: No space left on device; free space there, or make it writable, and resume"
+        " with resume=True"
     )
     with pytest.raises(UserError, match=f"{message} from step-00000004"):
         save_checkpoint(folder, training)
@@ -156,8 +156,8 @@ def corrupt(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "fault"),
     [
-        (corrupt, "is not what was written"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "is not what was written"),
+        (corrupt, "has changed since it was written"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-7]), "has changed since it was written"),
         (Path.unlink, "is missing"),
     ],
     ids=["one bit flipped", "cut short", "missing"],
@@ -170,7 +170,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     damage(newest / file)
     found, complaints = find_checkpoint(folder)
     assert found == folder / "checkpoints" / "step-00000002"
-    assert complaints == [f"{newest} is damaged ({file} {fault}) and is passed over"]
+    assert complaints == [f"{newest} is damaged ({file} {fault}) and is skipped"]
     load_checkpoint(found, training_of())
 
 
@@ -178,10 +178,10 @@ def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, Train
     folder, _ = saved
     manifest = folder / "checkpoints" / "step-00000004" / "manifest.json"
     manifest.unlink()
-    assert find_checkpoint(folder)[1] == [f"{manifest.parent} is damaged ({manifest} is missing) and is passed over"]
+    assert find_checkpoint(folder)[1] == [f"{manifest.parent} is damaged ({manifest} is missing) and is skipped"]
     manifest.write_text('{"model.safetensors": "0"}')
     assert find_checkpoint(folder)[1] == [
-        f"{manifest.parent} is damaged (manifest.json does not name every file) and is passed over"
+        f"{manifest.parent} is damaged (manifest.json does not list every file) and is skipped"
     ]
 
 
@@ -220,7 +220,7 @@ def test_a_checkpoint_of_another_kind_of_run_is_refused(saved: tuple[Path, Train
     other = training_of(**{what: Known({"digest": "another"}, "another")})
     before = {key: value.clone() for key, value in other.task.state_dict().items()}
     then = f"then {IDENTITY[what].words}; now another"
-    message = f"the {what} is not what .* was written with .{then}., so the run cannot go on from it; bring the"
+    message = f"cannot resume from .*: the {what} changed since it was written .{then}.; restore the earlier {what}"
     with pytest.raises(UserError, match=message):
         load_checkpoint(checkpoint_folders(folder)[0], other)
     assert all(torch.equal(before[key], value) for key, value in other.task.state_dict().items())
@@ -312,5 +312,7 @@ def test_a_checkpoint_of_format_1_is_compared_in_the_words_of_then(
         if is_right:
             load_checkpoint(checkpoint, training)
             continue
-        with pytest.raises(UserError, match=f"the {name} is not what .* was written with .then {said}; now"):
+        with pytest.raises(
+            UserError, match=f"cannot resume from .*: the {name} changed since it was written .then {said}; now"
+        ):
             load_checkpoint(checkpoint, training)

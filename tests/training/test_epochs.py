@@ -105,7 +105,7 @@ def test_counted_steps_are_no_setting_of_their_own(tmp_path: Path) -> None:
     run = run_recipe("text-gpt", given).run
     changed = changes(run.config)
     assert changed is not None and changed["training.epochs"] == 1.0 and "training.steps" not in changed
-    with pytest.raises(UserError, match="is a run with exactly these settings; resume it with `--resume`"):
+    with pytest.raises(UserError, match="is a run with exactly these settings; resume it with resume=True"):
         run_recipe("text-gpt", given)
     assert run_recipe("text-gpt", given, resume=True).run.folder == run.folder
 

@@ -64,7 +64,7 @@ def test_examples_are_drawn_from_all_up_to_so_many_tokens() -> None:
 def test_masked_language_models_refuse_a_cap(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
-        match="training.evaluate_tokens is for running text and examples, and this task learns from .*; leave it out",
+        match="training.evaluate_tokens works for running text and examples, but this task learns from .*; leave it",
     ):
         run_recipe(
             "text-bert", [f"data.train={write_text(tmp_path)}", *BERT, "training.evaluate_tokens=10"], out=Path("run")

@@ -131,8 +131,8 @@ def test_changed_examples_are_told_and_moved_ones_are_not(tmp_path: Path) -> Non
     run_recipe("translate", ["training.steps=5"], out=Path("run"), resume=True)
     pairs.write_text(before.replace("a", "b"))
     message = (
-        r"the training examples is not what .* was written with \(then [\d,]+, \w+; now [\d,]+, \w+\), so the run"
-        r" cannot"
+        r"the training examples changed since it was written \(then [\d,]+, \w+; now [\d,]+, \w+\); restore the"
+        r" earlier training examples"
     )
     with pytest.raises(UserError, match=message):
         run_recipe("translate", ["training.steps=6"], out=Path("run"), resume=True)

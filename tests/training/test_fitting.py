@@ -357,37 +357,37 @@ LOADERS: dict[str, tuple[Any, str]] = {
     "a list": ([1, 2], r"fit takes a torch.utils.data.DataLoader, not \[1, 2\]"),
     "iterable": (
         DataLoader(Endless(), batch_size=2),
-        "Endless is an iterable dataset, which has no place to go back to when training is",
+        "Endless is an iterable dataset, which cannot continue at a position when training is",
     ),
     "weighted": (
         DataLoader(points(), batch_size=2, sampler=WeightedRandomSampler([1.0] * 22, 22)),
         (
-            "the loader's WeightedRandomSampler draws an order that cannot be drawn again when training is resumed;"
-            " give a DataLoader with"
+            "the order of the loader's WeightedRandomSampler cannot be repeated when training is resumed; pass a"
+            " DataLoader with"
         ),
     ),
     "own batches": (
         DataLoader(points(), batch_sampler=BatchSampler(SequentialSampler(points()), 3, False)),
-        "the loader's BatchSampler draws an order that cannot be drawn again",
+        "the order of the loader's BatchSampler cannot be repeated",
     ),
     "empty": (
         DataLoader(points(3), batch_size=4, drop_last=True),
-        "the loader gives no batch: the dataset has 3 examples, a batch 4",
+        "the loader has no batches: the dataset has 3 examples, and a batch 4",
     ),
     "strings": (
         DataLoader(["a", "b"], batch_size=2),
-        r"a batch of the loader \(list\) has no tensor; give tensors with the batch's rows",
+        r"a batch of the loader \(list\) has no tensors; let collate_fn return tensors with",
     ),
     "ragged": (
         DataLoader([0, 1], batch_size=2, collate_fn=lambda rows: (torch.zeros(2), torch.zeros(3))),
         (
-            r"a batch of the loader \(tuple\) has tensors of 2, 3 rows; give tensors with the batch's rows as their"
-            r" first axis"
+            r"a batch of the loader \(tuple\) has tensors with 2, 3 rows; let collate_fn return tensors with the"
+            r" batch's rows as their first axis"
         ),
     ),
     "workers": (
         DataLoader(points(), batch_size=2, worker_init_fn=print),
-        "fit's own processes make the batches and call no worker_init_fn",
+        "fit makes batches in its own processes, which do not call worker_init_fn",
     ),
 }
 
@@ -414,28 +414,28 @@ class Gives(nn.Module):
 MODULES: dict[str, tuple[Any, str]] = {
     "a function": (
         print,
-        "fit trains a torch.nn.Module whose forward\\(batch\\) gives a loss, not <built-in function print>",
+        "fit trains a torch.nn.Module whose forward\\(batch\\) returns a loss, not <built-in function print>",
     ),
     "no parameters": (nn.ReLU(), r"the module \(ReLU\) has no parameters to train"),
     "a vector": (
         Gives(lambda w: w),
-        r"the module's loss has the shape \[2\]; give one number, the mean over the batch's rows",
+        r"the module's loss has the shape \[2\]; return one number, the mean over the batch's rows",
     ),
     "a number": (
         Gives(lambda w: 1.0),
-        r"the module's forward\(batch\) gave 1.0; give the loss as a tensor with one number, or terms by name",
+        r"the module's forward\(batch\) returned 1.0; return the loss as a tensor with one number, or a dict of terms",
     ),
     "a constant": (
         Gives(lambda w: torch.tensor(1.0)),
-        "the module's loss does not depend on its parameters, so there is nothing to learn",
+        "the module's loss does not depend on its parameters, so there is nothing to train",
     ),
     "other terms": (
         Gives(lambda w: {"nll": Term(w.sum(), torch.tensor(2))}),
-        r"the module gives the terms nll and counts loss; give it a method counts\(batch\)",
+        r"the module returns the terms nll, but counts loss; add a method counts\(batch\)",
     ),
     "a mean that is counted": (
         Gives(lambda w: w.sum(), counts=lambda batch: {"loss": torch.tensor(1)}),
-        r"the module has a method counts, which is for terms; give Term\(sum, count\), or leave counts out",
+        r"which is for terms, but returns a loss; return Term\(sum, count\), or remove the method counts",
     ),
 }
 
@@ -451,10 +451,12 @@ def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path)
     loader = DataLoader(points(), batch_size=8)
     with pytest.raises(
         UserError,
-        match=r"fit has no setting 'epochs'; did you mean 'steps'\? it has learning_rate, schedule, clip_norm",
+        match=r"fit has no setting 'epochs'; did you mean 'steps'\? settings: learning_rate, schedule, clip_norm",
     ):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, epochs=3)  # type: ignore[call-arg]
-    with pytest.raises(UserError, match=r"fit has no setting 'lr'; did you mean learning_rate\? it has learning_rate"):
+    with pytest.raises(
+        UserError, match=r"fit has no setting 'lr'; did you mean learning_rate\? settings: learning_rate"
+    ):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, lr=0.1)  # type: ignore[call-arg]
     with pytest.raises(UserError, match="steps must be at least 1, not 0"):
         clew.fit(Line(), loader, tmp_path / "line", steps=0)
@@ -465,11 +467,12 @@ def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path)
     with pytest.raises(UserError, match=r"batch_size \(8\) must be at least accumulate \(9\)"):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, accumulate=9)
     with pytest.raises(
-        UserError, match="the optimiser has 2 parameters that the module has not; make it from module.parameters()"
+        UserError,
+        match="the optimiser has 2 parameters that the module does not have; build it from module.parameters()",
     ):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, optimiser=torch.optim.SGD(Line().parameters(), lr=0.1))
     with pytest.raises(
-        UserError, match="evaluate gave accuracy; give a loss, or measures by name with `loss` among them"
+        UserError, match="evaluate returned accuracy; return a loss, or metrics by name that include `loss`"
     ):
         clew.fit(
             Line(),
@@ -486,12 +489,12 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
     fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
     with pytest.raises(
-        UserError, match="line has a fit already; go on with it by resume=True, replace it by overwrite=True, or choose"
+        UserError, match="line already has a fit; resume it with resume=True, replace it with overwrite=True, or choose"
     ):
         fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
-    with pytest.raises(UserError, match="notes is there and not empty; choose another folder"):
+    with pytest.raises(UserError, match="notes exists and is not an empty folder; choose another folder"):
         fit(Line(), loader, tmp_path / "notes", steps=2, device="cpu")
 
 
@@ -507,13 +510,11 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_resumed_fit_keeps_its_settings(tmp_path: Path, change: dict[str, Any], what: str) -> None:
     loader = DataLoader(points(), batch_size=8)
     fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
-    with pytest.raises(
-        UserError, match=f"the {what} is not what .* was written with .*, so the run cannot go on from it"
-    ):
+    with pytest.raises(UserError, match=f"cannot resume from .*: the {what} changed since it was written"):
         fit(Line(), loader, tmp_path / "line", steps=3, device="cpu", resume=True, **change)
     with pytest.raises(
         UserError,
-        match="the data is not what .* TensorDataset of 22 examples, 8 a batch; now TensorDataset of 9 examples",
+        match="the data changed since .* TensorDataset of 22 examples, 8 a batch; now TensorDataset of 9 examples",
     ):
         fit(Line(), DataLoader(points(9), batch_size=8), tmp_path / "line", steps=3, device="cpu", resume=True)
 

@@ -69,7 +69,7 @@ def test_blocks_are_unfrozen_one_by_one_from_the_top(tmp_path: Path) -> None:
     waiting = unfreezing(task, config)
     assert waiting is not None
     blocks, _ = levels_of(task, config)
-    assert [waiting.num_waiting(step) for step in range(8)] == [3, 3, 2, 2, 1, 1, 0, 0]
+    assert [waiting.num_frozen(step) for step in range(8)] == [3, 3, 2, 2, 1, 1, 0, 0]
     waits = {id(parameter) for parameter in waiting(3)}
     assert waits == {id(parameter) for block in blocks[:2] for parameter in block}
     assert [all(p.requires_grad for p in block) for block in blocks] == [False, False, True]
@@ -77,7 +77,7 @@ def test_blocks_are_unfrozen_one_by_one_from_the_top(tmp_path: Path) -> None:
     config = config_of("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=1", "transfer.freeze=1"))
     freeze(task.requires_grad_(True), config)
     later = unfreezing(task, config)
-    assert later is not None and [later.num_waiting(step) for step in range(3)] == [
+    assert later is not None and [later.num_frozen(step) for step in range(3)] == [
         1,
         0,
         0,
@@ -93,10 +93,10 @@ def test_a_language_model_that_is_all_body_begins_with_its_topmost_block(tmp_pat
     task = prepare_problem(config).task
     waiting, (blocks, others) = unfreezing(task, config), levels_of(task, config)
     assert waiting is not None and others == []
-    assert [waiting.num_waiting(step) for step in range(5)] == [2, 2, 1, 1, 0]
+    assert [waiting.num_frozen(step) for step in range(5)] == [2, 2, 1, 1, 0]
     assert {id(parameter) for parameter in waiting(0)} == {id(parameter) for block in blocks[:2] for parameter in block}
     with pytest.raises(
-        UserError, match="transfer.freeze=body leaves nothing to train, as all of this run is in its body; freeze less"
+        UserError, match="transfer.freeze=body leaves nothing to train, as all parameters of this run are in its body"
     ):
         run_recipe("finetune-text", [*given, *more[:2], "transfer.freeze=body"], out=Path("other"))
 
@@ -121,12 +121,15 @@ def test_other_bodies_are_frozen_and_unfrozen_by_block_too(kind: str, tmp_path: 
     [
         (
             ["transfer.unfreeze_every=2"],
-            "(2) reaches 2 of 3 levels of the body within training.steps (6), and the others would never be ",
+            "(2) reaches only 2 of 3 levels of the body within training.steps (6), and the others would never be ",
         ),
-        (["transfer.unfreeze_every=2"], "trained; give at most 1, or 7 steps, or freeze them with transfer.freeze"),
+        (
+            ["transfer.unfreeze_every=2"],
+            "trained; set it to at most 1, or training.steps to at least 7, or freeze these levels with ",
+        ),
         (
             ["transfer.unfreeze_every=9", "training.steps=2"],
-            "trained; give 28 steps, or freeze them with transfer.freeze",
+            "trained; set training.steps to at least 28, or freeze these levels with transfer.freeze",
         ),
     ],
 )
@@ -176,7 +179,8 @@ def test_a_run_that_was_interrupted_goes_on_to_the_bit(more: list[str], tmp_path
 
 def test_more_blocks_than_there_are_cannot_be_frozen(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"transfer.freeze \(3\) must be at most the 2 blocks that the body has; transfer.freeze=body"
+        UserError,
+        match=r"transfer.freeze \(3\) must be at most 2, the number of blocks of the body; transfer.freeze=body",
     ):
         run_recipe("finetune-classify", settings(tmp_path, "transfer.freeze=3"), out=Path("run"))
 

@@ -36,7 +36,8 @@ def test_a_worker_that_dies_ends_the_run_with_a_sentence() -> None:
 
     source = Loader(Batches(lambda epoch: 100, get), 1, pin=False).ahead(0, 0)
     with pytest.raises(
-        UserError, match="a process that makes batches died .* go on by --resume, with training.workers=0 if it"
+        UserError,
+        match="a worker process that makes batches died .* resume with resume=True, and with training.workers=0 if it",
     ):
         list(source)
 

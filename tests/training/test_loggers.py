@@ -111,8 +111,8 @@ def test_tensorboard_shows_every_record_of_a_run_that_goes_on(tmp_path: Path) ->
 def test_a_logger_that_is_not_installed_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loggers, "find_spec", lambda name: None)
     sentence = (
-        "training.log asks for wandb, which needs wandb: not installed; `pip install 'clew.wandb.'`, or leave wandb out"
-        " of training.log"
+        "wandb in training.log needs wandb: not installed; run `pip install 'clew.wandb.'`, or leave wandb out of"
+        " training.log"
     )
     with pytest.raises(UserError, match=sentence):
         check_training(config_of("text-lstm", ["training.log=[wandb]"]).training)

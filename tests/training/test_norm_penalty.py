@@ -129,16 +129,16 @@ def test_a_run_with_the_penalty_goes_on_to_the_bit(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("recipe", "settings", "sentence"),
     [
-        ("text-gpt", GPT, "training__norm_penalty is for recurrent layers, and a gpt has none here"),
+        ("text-gpt", GPT, "training__norm_penalty needs recurrent layers, and this gpt model has none"),
         (
             "text-lstm",
             [*SETTINGS, "training.compile=true"],
-            "which compiled, recomputed and sharded layers do not allow",
+            "which compiled, recomputed and sharded layers do not support",
         ),
         (
             "text-lstm",
             [*SETTINGS, "training.recompute=true"],
-            "which compiled, recomputed and sharded layers do not allow",
+            "which compiled, recomputed and sharded layers do not support",
         ),
     ],
 )

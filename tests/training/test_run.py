@@ -182,7 +182,7 @@ def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pyt
     what = "metrics" if file == "metrics.jsonl" else "weights"
     message = (
         f"cannot write the {what} in run: No space left on device; free space there, or make it writable, and resume"
-        " with --resume"
+        " with resume=True"
     )
     with pytest.raises(UserError, match=f"{message} from the start, as no checkpoint was saved yet"):
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
@@ -195,7 +195,7 @@ def test_a_run_that_cannot_be_prepared_leaves_an_empty_folder(tmp_path: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr("clew.training.run_folder.write_config", full)
         with pytest.raises(
-            UserError, match="cannot write the run to run: No space left on device; choose another place with --out"
+            UserError, match="cannot write the run to run: No space left on device; choose another folder with out=..."
         ):
             run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
     assert list(Path("run").iterdir()) == []
@@ -254,8 +254,8 @@ def test_a_changed_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
         match=(
-            r"the training text is not what .* was written with \(then [\d,]+ tokens, \w+; now [\d,]+ tokens, \w+\), so"
-            r" the run cannot"
+            r"the training text changed since it was written \(then [\d,]+ tokens, \w+; now [\d,]+ tokens, \w+\);"
+            r" restore the earlier training text"
         ),
     ):
         run_recipe("text-lstm", [], out=Path("run"), resume=True)

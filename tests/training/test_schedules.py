@@ -67,9 +67,8 @@ def test_a_warmup_longer_than_the_run_is_shortened_to_a_tenth_and_says_so(name: 
     assert factors(long, range(100)) == factors(tenth, range(100))
     assert as_long.warmup == 100 and as_long.note == tenth.note == ""
     assert (
-        long.note
-        == "a warm-up of 4,000 steps is longer than a training of 100, and is shortened to 10: a tenth; set the"
-        " schedule's warmup for another"
+        long.note == "a warm-up of 4,000 steps is longer than a training of 100, and is shortened to 10 (a tenth);"
+        " set training.schedule.warmup to change this"
     )
 
 

@@ -158,12 +158,8 @@ def test_a_shard_that_is_gone_or_another_is_told_when_a_run_goes_on(tmp_path: Pa
         with pytest.raises(UserError) as caught:
             run_recipe(recipe, given, out=Path("run"), resume=True)
         sentence = str(caught.value)
-        assert (
-            sentence.startswith("the training text is not what ")
-            and "then 3 files, " in sentence
-            and len(sentence) < 500
-        )
-        assert "bring the training text back as it was, or start a new run" in sentence
+        assert sentence.startswith("cannot resume from ") and "then 3 files, " in sentence and len(sentence) < 500
+        assert "restore the earlier training text, or start a new run" in sentence
     shard.write_text(content)
     run_recipe(recipe, given, out=Path("run"), resume=True)
 
@@ -174,7 +170,7 @@ def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_p
     lines = shard.read_text().splitlines()
     shard.write_text("\n".join([*lines[:20], lines[20][:30], *lines[21:]]))
     given = [word for word in given if not word.startswith("data.train=")]
-    with pytest.raises(UserError, match=r"1\.jsonl:21: this is not JSON: .*; correct the line, and continue with --re"):
+    with pytest.raises(UserError, match=r"1\.jsonl:21: this is not JSON: .*; correct the line, and continue with re"):
         run_recipe(recipe, [*given, "data.train=shards"], out=Path("run"))
 
 
@@ -239,7 +235,7 @@ def test_another_iterable_is_told_when_a_run_goes_on() -> None:
     given = [*GPT, "training.steps=4"]
     clew.train("text-gpt", *given, data=pages, out="run", quiet=True)
     with pytest.raises(
-        UserError, match="the training text is not what .* was written with .then an iterable, .*; now an iterable, "
+        UserError, match="the training text changed since it was written .then an iterable, .*; now an iterable, "
     ):
         clew.train(
             "text-gpt",
