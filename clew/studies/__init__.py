@@ -1,10 +1,10 @@
-"""Searches over the settings of a recipe: each trial is a run, and Optuna says which settings to try next. Loads
-nothing by itself."""
+"""Searches over the settings of a recipe: each trial is a run, and Optuna chooses the settings of the next trial. The
+package imports nothing by itself."""
 
 from pathlib import Path
 
 STUDY = "study.json"
-"""The file that makes a folder a search."""
+"""The file that marks a folder as a search."""
 
 
 def is_study(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A search as a view: scores in the order of the trials, a slice for each setting, and which settings matter."""
+"""A search as a view: scores in the order of the trials, a plot for each setting, and importances."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -29,7 +29,7 @@ def view_of_trials(
             Bars(
                 list(importances),
                 shares,
-                "share of what sets the best trials apart",
+                "share of the difference between the best trials and the others",
                 "Importance of the settings",
                 low=0.0,
                 high=1.0,
@@ -53,12 +53,12 @@ def view_of_trials(
 
 
 def history(scored: Sequence[Trial], measure: str) -> Points:
-    """Scores in the order of the trials."""
+    """Plot the scores in the order of the trials."""
     return points(scored, lambda trial: float(trial.number), "trial", measure, "Scores in the order of the trials")
 
 
 def slice_of(axis: Range | Choices, scored: Sequence[Trial], measure: str) -> Points:
-    """Scores by one setting; of choices a colour each, in the order of the trials."""
+    """Plot the scores against one setting. Choices have one colour each, in the order of the trials."""
     title = f"Scores by {axis.field}"
     if isinstance(axis, Range):
         return points(scored, lambda trial: float(trial.settings[axis.field]), axis.field, measure, title, axis)
@@ -76,7 +76,7 @@ def points(
     title: str,
     axis: Range | None = None,
 ) -> Points:
-    """Finished and pruned trials, in two colours, over all of a range."""
+    """Plot finished and pruned trials in two colours, over the whole range of a setting."""
     groups = {state: [trial for trial in scored if trial.state == state] for state in (FINISHED, PRUNED)}
     series = [series_of(state, group, place) for state, group in groups.items() if group]
     texts = [[text_of(trial) for trial in group] for group in groups.values() if group]

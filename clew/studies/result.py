@@ -1,4 +1,4 @@
-"""What a search came to, as plain values: its trials, the best of them, a table, a command and a YAML file."""
+"""The result of a search: its trials, the best one, a table, a command and a YAML file."""
 
 import shlex
 from collections.abc import Sequence
@@ -24,22 +24,23 @@ BEST = "best.yaml"
 
 @dataclass(frozen=True)
 class Search:
-    """A search as it stands. `best` is the finished trial with the best validation score;
+    """The current state of a search. `best` is the finished trial with the best validation score;
     `clew.load(search.best.folder)` is its run."""
 
     folder: Path
     space: Space = field(repr=False)
-    asked: int
+    requested: int
+    """The number of requested trials."""
     trials: tuple[Trial, ...] = field(repr=False)
     importances: dict[str, float] = field(repr=False)
-    """The share of each setting in what makes trials good, the most important first; empty while there are few
+    """The importance of each setting, as shares that sum to 1, the most important first; empty if there are few
     trials."""
 
     @property
     def best(self) -> Trial:
         finished = [trial for trial in self.trials if trial.state == FINISHED]
         if not finished:
-            raise UserError(f"no trial of {self.folder} has finished, so that none is the best; go on with the search")
+            raise UserError(f"no trial of {self.folder} has finished yet, so there is no best one; resume the search")
         return min(finished, key=lambda trial: (trial.value, trial.number))
 
     @property
@@ -56,12 +57,12 @@ class Search:
 
     @property
     def assignments(self) -> list[str]:
-        """The best settings, with those that all trials share."""
+        """The best settings, and those that all trials share."""
         return [*self.space.fixed, *(f"{field}={value}" for field, value in self.best.settings.items())]
 
     @property
     def command(self) -> str:
-        """What trains the best settings again."""
+        """The command that trains the best settings again."""
         return shlex.join(["clew", "train", self.space.recipe, *self.assignments])
 
     @property
@@ -70,13 +71,13 @@ class Search:
         recipe, content = read_recipe(self.space.recipe)
         for assignment in self.assignments:
             path, value = parse_assignment(assignment)
-            lay(content, path, value)
+            set_field(content, path, value)
         return str(yaml.safe_dump({"recipe": recipe, **content}, sort_keys=False, allow_unicode=True))
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """A header and a row a trial."""
+        """Return a header, and one row per trial."""
         fields = [axis.field for axis in self.space.axes]
-        header = ["trial", *short(fields), f"valid {self.measure}", "steps", "time", "state", "note"]
+        header = ["trial", *short_names(fields), f"valid {self.measure}", "steps", "time", "state", "note"]
         return header, [self.row(trial, fields) for trial in self.trials]
 
     def row(self, trial: Trial, fields: Sequence[str]) -> list[str]:
@@ -101,7 +102,7 @@ class Search:
         ]
 
     def view(self) -> View:
-        """The search as a picture: scores in their order, and by each setting."""
+        """Return the search as a picture: scores in the order of the trials, and by each setting."""
         return view_of_trials(self.space, self.trials, self.measure, self.importances, self.about)
 
     @property
@@ -111,7 +112,7 @@ class Search:
             if self.has_best
             else ""
         )
-        return f"{self.space.recipe}: {self.ended} of {counted(self.asked, 'trial')} ended{best}"
+        return f"{self.space.recipe}: {self.ended} of {counted(self.requested, 'trial')} ended{best}"
 
     def __str__(self) -> str:
         header, rows = self.table()
@@ -129,14 +130,14 @@ class Search:
         return self.view()._repr_html_()
 
 
-def short(fields: Sequence[str]) -> list[str]:
-    """`model.dim` as `dim`, where no other field ends so."""
+def short_names(fields: Sequence[str]) -> list[str]:
+    """Shorten `model.dim` to `dim`, unless another field has the same last part."""
     ends = [name.rpartition(".")[2] for name in fields]
     return [end if ends.count(end) == 1 else name for name, end in zip(fields, ends, strict=True)]
 
 
-def lay(content: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Sets a field of nested settings; an option of a part that is given by its name makes it a mapping."""
+def set_field(content: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a field of nested settings. A part that is only a name becomes a mapping when one of its options is set."""
     *sections, last = path
     for name in sections:
         inner = content.get(name)
@@ -145,12 +146,13 @@ def lay(content: dict[str, Any], path: Sequence[str], value: Any) -> None:
     content[last] = value
 
 
-def result_of(study: Study) -> Search:
+def build_result(study: Study) -> Search:
+    """Return the current state of a study."""
     trials = tuple(study.trials(is_searched=is_locked(study.folder)))
-    return Search(study.folder, study.space, study.asked, trials, study.importances())
+    return Search(study.folder, study.space, study.requested, trials, study.importances())
 
 
-def keep_best(found: Search) -> None:
-    """Writes the best settings beside the trials."""
-    if found.has_best:
-        write_text(found.folder / BEST, found.yaml)
+def save_best(result: Search) -> None:
+    """Write the best settings to the folder of the search."""
+    if result.has_best:
+        write_text(result.folder / BEST, result.yaml)

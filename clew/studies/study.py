@@ -1,9 +1,9 @@
-"""The folder of a search: its settings, and Optuna's journal of its trials. Only JSON; nothing is ever unpickled.
+"""The folder of a search: its settings, and Optuna's journal of its trials. All files are JSON; nothing is unpickled.
 
-study.json        the recipe, the words of its settings, the seed, and how many trials were asked for
-journal.jsonl     every step of Optuna's, one JSON object a line
-lock              there while a process searches
-trial-1/ ...      a run each
+study.json        the recipe, its settings as written, the seed, and the number of requested trials
+journal.jsonl     Optuna's journal, one JSON object per line
+lock              exists while a process searches
+trial-1/ ...      one run each
 best.yaml         the best settings, for `clew train`
 """
 
@@ -22,23 +22,25 @@ from typing import Any
 
 from clew.core.errors import UserError, shown
 from clew.core.files import file_hash, read_json, write_json
+from clew.core.wording import argument
 from clew.runs.folder.summary import summarise
 from clew.studies import STUDY, is_study
 from clew.studies.space import Range, Space
-from clew.studies.trials import FAILED, FINISHED, PRUNED, Evaluated, Order, Outcome
+from clew.studies.trials import FAILED, FINISHED, PRUNED, Evaluated, Outcome, TrialSpec
 from clew.training.checkpoints import checkpoint_folders
 
 JOURNAL = "journal.jsonl"
 FORMAT = 1
 NAME = "search"
 ENOUGH = 10
-"""Finished trials from which on it is said which settings matter."""
+"""The number of finished trials from which on the importance of settings is computed."""
 INTERRUPTED, RUNNING = "interrupted", "running"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial as it stands. `value` is to become small; `score` is the same as its measure has it."""
+    """The current state of a trial. `value` is minimised, and `score` is the value of the metric `measure`, for
+    display."""
 
     number: int
     settings: dict[str, str]
@@ -60,7 +62,7 @@ class Trial:
 
 def load_optuna() -> Any:
     if find_spec("optuna") is None:
-        raise UserError("a search needs optuna: not installed; `pip install 'clew[search]'`")
+        raise UserError("a search needs optuna, which is not installed; run `pip install 'clew[search]'`")
     optuna = import_module("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
@@ -70,15 +72,15 @@ class Study:
     """A search in its folder. Only the process that holds the folder's lock draws and ends trials; any process may
     read."""
 
-    def __init__(self, folder: Path, space: Space, seed: int, asked: int, code: Path | None = None):
-        self.folder, self.space, self.seed, self.asked, self.code = folder, space, seed, asked, code
+    def __init__(self, folder: Path, space: Space, seed: int, requested: int, code: Path | None = None):
+        self.folder, self.space, self.seed, self.requested, self.code = folder, space, seed, requested, code
         self.optuna = load_optuna()
         journal = self.optuna.storages.journal
         path = str(folder / JOURNAL)
         try:
             backend = journal.JournalFileBackend(path, lock_obj=journal.JournalFileOpenLock(path))
             storage, pruner = self.optuna.storages.JournalStorage(backend), self.optuna.pruners.MedianPruner()
-            if NAME in self.optuna.get_all_study_names(storage):  # who only reads writes nothing
+            if NAME in self.optuna.get_all_study_names(storage):  # so that a process that only reads writes nothing
                 self.study = self.optuna.load_study(study_name=NAME, storage=storage, pruner=pruner)
             else:
                 self.study = self.optuna.create_study(
@@ -86,11 +88,12 @@ class Study:
                 )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path} is not a journal of Optuna's that can be read ({shown(str(error))}); start the search anew"
+                f"{path} cannot be read as Optuna's journal ({shown(str(error))}); start a new search"
             ) from None
 
     def entries(self) -> list[Any]:
-        """The trials of Optuna that count: fully drawn, and no repetitions. Their order gives our trial numbers."""
+        """Return the Optuna trials that count: those with all settings that do not repeat another trial. Their order
+        gives the trial numbers."""
         fields = {axis.field for axis in self.space.axes}
         return [
             each
@@ -99,15 +102,15 @@ class Study:
         ]
 
     def trials(self, *, is_searched: bool = False) -> list[Trial]:
-        """Every trial in order; one that has not ended is running where somebody searches."""
+        """Return all trials in order. An unfinished one is running if a process is searching, else interrupted."""
         return [self.trial(number, each, is_searched) for number, each in enumerate(self.entries(), start=1)]
 
     def trial(self, number: int, entry: Any, is_searched: bool) -> Trial:
-        settings, folder = self.space.settings(entry.params), self.place(number)
-        told = entry.user_attrs.get("outcome")
+        settings, folder = self.space.settings(entry.params), self.trial_folder(number)
+        saved = entry.user_attrs.get("outcome")
         note = entry.user_attrs.get("note", "")
-        if told is not None and entry.state.is_finished():
-            outcome = Outcome(**told)
+        if saved is not None and entry.state.is_finished():
+            outcome = Outcome(**saved)
             facts = (outcome.value, outcome.measure, outcome.score, outcome.step, outcome.steps, outcome.seconds)
             return Trial(
                 number, settings, outcome.state, *facts, folder, "; ".join(filter(None, (note, outcome.reason)))
@@ -115,7 +118,7 @@ class Study:
         state = FAILED if entry.state.is_finished() else RUNNING if is_searched else INTERRUPTED
         try:
             run = summarise(folder)
-        except UserError:  # not begun, or of a user's file that is not imported here
+        except UserError:  # not started, or it needs a user's code file that is not imported here
             return Trial(number, settings, state, None, "", None, 0, 0, None, folder, note)
         score = run.best.get(f"valid.{run.measure}")
         return Trial(
@@ -132,34 +135,36 @@ class Study:
             note,
         )
 
-    def place(self, number: int) -> Path:
+    def trial_folder(self, number: int) -> Path:
         return self.folder / f"trial-{number}"
 
-    def order(self, number: int, entry: Any) -> Order:
-        words = [f"{field}={value}" for field, value in self.space.settings(entry.params).items()]
-        return Order(number, self.space.recipe, (*self.space.fixed, *words), self.place(number), self.code)
+    def spec(self, number: int, entry: Any) -> TrialSpec:
+        settings = [f"{field}={value}" for field, value in self.space.settings(entry.params).items()]
+        return TrialSpec(
+            number, self.space.recipe, (*self.space.fixed, *settings), self.trial_folder(number), self.code
+        )
 
-    def interrupted(self) -> list[Order]:
-        """The trials that were under way when the search ended, each noted to be resumed. One that was killed while it
-        was drawn, or a repetition, never began and does not count."""
+    def interrupted(self) -> list[TrialSpec]:
+        """Return the trials that were running when the search ended, and note in the journal that they are resumed. A
+        trial that was killed while it was drawn, or that repeats another, never started and does not count."""
         states = self.optuna.trial.TrialState
         for each in self.study.get_trials(deepcopy=False, states=(states.RUNNING,)):
             if each not in self.entries():
                 self.skip(each, "never begun")
-        orders = []
+        specs = []
         for number, each in enumerate(self.entries(), start=1):
             if each.state == states.RUNNING:
-                newest = next(iter(checkpoint_folders(self.place(number))), None)
+                newest = next(iter(checkpoint_folders(self.trial_folder(number))), None)
                 step = int(newest.name.rpartition("-")[2]) if newest is not None else 0
                 self.handle(each).set_user_attr(
                     "note", f"resumed from step {step}" if step else "interrupted and started again"
                 )
-                orders.append(self.order(number, each))
-        return orders
+                specs.append(self.spec(number, each))
+        return specs
 
-    def draw(self) -> Order | None:
-        """The next trial; None where every draw is a repetition. What is drawn follows from the seed, the number of
-        draws and the trials before, so that a search that was interrupted goes on as it would have."""
+    def draw(self) -> TrialSpec | None:
+        """Draw the next trial; return None if every draw repeats a trial. A draw depends only on the seed, the number
+        of draws and the earlier trials, so that a resumed search continues like an uninterrupted one."""
         for _ in range(MOST_DRAWS):
             self.study.sampler = self.optuna.samplers.TPESampler(
                 seed=seed_of(self.seed, len(self.study.get_trials(deepcopy=False)))
@@ -169,7 +174,7 @@ class Study:
                 warnings.simplefilter("ignore", self.optuna.exceptions.ExperimentalWarning)
                 drawn = self.study.ask({axis.field: self.distribution(axis) for axis in self.space.axes})
             if (settings := self.space.settings(drawn.params)) not in before:
-                return self.order(len(before) + 1, drawn)
+                return self.spec(len(before) + 1, drawn)
             drawn.set_user_attr("skipped", f"the settings of trial {before.index(settings) + 1}")
             self.study.tell(drawn, state=self.optuna.trial.TrialState.FAIL)
         return None
@@ -183,14 +188,14 @@ class Study:
         return kinds.FloatDistribution(axis.low, axis.high, log=axis.is_log, step=axis.step)
 
     def handle(self, entry: Any) -> Any:
-        """What Optuna takes reports of a trial by."""
-        self.study.sampler = self.optuna.samplers.RandomSampler(seed=0)  # draws nothing: the trial has its settings
+        """Return Optuna's object to report on a trial."""
+        self.study.sampler = self.optuna.samplers.RandomSampler(seed=0)  # it draws nothing: the trial has its settings
         return self.optuna.trial.Trial(self.study, entry._trial_id)
 
-    def evaluated(self, number: int, last: Evaluated) -> bool:
-        """Notes an evaluation; whether the trial should end."""
+    def record_evaluation(self, number: int, last: Evaluated) -> bool:
+        """Record an evaluation, and return whether the trial should end."""
         trial = self.handle(self.entries()[number - 1])
-        if last.step in self.entries()[number - 1].intermediate_values:  # evaluated again after it was resumed
+        if last.step in self.entries()[number - 1].intermediate_values:  # a repeated evaluation after resuming
             return False
         trial.report(last.value, last.step)
         return bool(trial.should_prune())
@@ -207,7 +212,7 @@ class Study:
                 outcome.step,
                 outcome.steps,
                 outcome.seconds,
-                "its score is no number",
+                "its score is not a finite number",
             )
         self.handle(entry).set_user_attr("outcome", outcome.to_json())
         if outcome.state == FINISHED:
@@ -220,8 +225,8 @@ class Study:
         self.study.tell(entry.number, state=self.optuna.trial.TrialState.FAIL)
 
     def importances(self) -> dict[str, float]:
-        """How much of what makes the best trials good each setting explains (PED-ANOVA, Watanabe et al. 2023), the most
-        important first; nothing while few trials have finished, or where one setting is searched."""
+        """Return the importance of each setting for being among the best trials (PED-ANOVA, Watanabe et al. 2023), the
+        most important first. Empty if few trials have finished, or only one setting is searched."""
         complete = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.COMPLETE,))
         if len(complete) < ENOUGH or len(self.space.axes) < 2:
             return {}
@@ -232,30 +237,32 @@ class Study:
 
 
 MOST_DRAWS = 50
-"""Draws in a row that may repeat a trial before a search ends."""
+"""A search ends after this number of consecutive draws that repeat a trial."""
 
 
 def seed_of(seed: int, draw: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{draw}".encode()).digest()[:4], "big")
 
 
-def write_study(folder: Path, space: Space, words: Sequence[str], seed: int, asked: int, code: Path | None) -> None:
-    hashed = None if code is None else file_hash(code)
+def write_study(
+    folder: Path, space: Space, assignments: Sequence[str], seed: int, requested: int, code: Path | None
+) -> None:
+    code_hash = None if code is None else file_hash(code)
     facts = {
         "format": FORMAT,
         "recipe": space.recipe,
-        "settings": list(words),
+        "settings": list(assignments),
         "seed": seed,
-        "trials": asked,
-        "code": hashed,
+        "trials": requested,
+        "code": code_hash,
     }
     write_json(folder / STUDY, {**facts, "space": space.to_json()})
 
 
 def read_study(folder: Path) -> dict[str, Any]:
-    """What study.json says."""
+    """Read study.json."""
     if not is_study(folder):
-        raise UserError(f"{folder} is no search (it has no {STUDY}); name the folder of one")
+        raise UserError(f"{folder} is not a search (it has no {STUDY}); pass the folder of a search")
     content = read_json(folder / STUDY)
     kinds = {"recipe": str, "settings": list, "seed": int, "trials": int, "space": dict}
     if (
@@ -264,29 +271,27 @@ def read_study(folder: Path) -> dict[str, Any]:
         or not all(isinstance(content.get(k), v) for k, v in kinds.items())
     ):
         raise UserError(
-            f"{folder / STUDY} is not what a search of this version writes; use the version that wrote it, or start"
-            " anew"
+            f"{folder / STUDY} was not written by this version of clew; use the version that wrote it, or start a new"
+            " search"
         )
     return content
 
 
 def open_study(folder: Path, code: Path | None = None) -> Study:
-    """A study that is there, to read it or to go on with it."""
+    """Open an existing study, to read or to resume it."""
     content = read_study(folder)
     try:
         space = Space.from_json(content["space"])
     except (KeyError, TypeError):
-        raise UserError(
-            f"{folder / STUDY} does not say what is searched; it was changed: start the search anew"
-        ) from None
+        raise UserError(f"{folder / STUDY} has no valid search space, as it was changed; start a new search") from None
     if not (folder / JOURNAL).is_file():
-        raise UserError(f"{folder} has no {JOURNAL}; it was copied in part, or is no search: start it anew")
+        raise UserError(f"{folder} has no {JOURNAL}, because it is incomplete or not a search; start a new search")
     return Study(folder, space, content["seed"], content["trials"], code)
 
 
 def repair_journal(folder: Path) -> None:
-    """Cuts off the line that a process was writing when it was killed, and removes its lock. Only who holds the study's
-    lock may do so."""
+    """Remove the incomplete last line of a process that was killed, and its lock. Only the process that holds the
+    study's lock may call this."""
     path = folder / JOURNAL
     (folder / f"{JOURNAL}.lock").unlink(missing_ok=True)
     if not path.is_file():
@@ -303,19 +308,19 @@ def repair_journal(folder: Path) -> None:
             json.loads(line)
         except ValueError:
             raise UserError(
-                f"{path}:{number}: this line is not JSON; the journal was damaged: start the search anew"
+                f"{path}:{number}: this line is not JSON, so the journal is damaged; start a new search"
             ) from None
 
 
 @contextmanager
 def writing_study(folder: Path) -> Iterator[None]:
-    """Within this context a disk that refuses ends the search with a sentence."""
+    """Within this context, raise an error message if the disk is full or not writable."""
     try:
         yield
     except OSError as error:
         if error.filename is None or str(folder) in str(error.filename):
             raise UserError(
-                f"the search cannot be written to {folder}: {error.strerror or error}; make room there or choose"
-                " another place with --out"
+                f"cannot write the search to {folder}: {error.strerror or error}; free space there, or choose another"
+                f" folder with {argument('out')}"
             ) from None
         raise

@@ -19,12 +19,12 @@ from clew.training.report import Report
 from clew.training.signals import Interrupted
 
 WAIT = 60.0
-"""Seconds that a trial's folder may stay locked by a process that was told to stop and still saves."""
+"""Seconds to wait for a trial's folder that is locked by a process that was told to stop and is still saving."""
 FINISHED, PRUNED, FAILED = "finished", "pruned", "failed"
 
 
 @dataclass(frozen=True)
-class Order:
+class TrialSpec:
     """A trial to train: its recipe, all its settings and its folder."""
 
     number: int
@@ -36,7 +36,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An evaluation: the value that is to become small, and the measure by which people know it."""
+    """An evaluation: `value` is minimised, and `score` is the value of the metric `measure`, for display."""
 
     step: int
     value: float
@@ -46,7 +46,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial ended. Its `value` is to become small; `score` is the same as its measure has it."""
+    """The outcome of a trial. `value` is minimised, and `score` is the value of the metric `measure`, for display."""
 
     state: str
     value: float | None = None
@@ -62,20 +62,20 @@ class Outcome:
 
 
 Decide = Callable[[Evaluated], bool]
-"""Whether a trial is to end after an evaluation."""
+"""Returns whether a trial should end after an evaluation."""
 
 
 class Pruned(Exception):
-    """A trial that is not worth more steps."""
+    """A trial was pruned."""
 
     def __init__(self, last: Evaluated):
         super().__init__(f"pruned at step {last.step}")
         self.last = last
 
 
-class Watched:
-    """A report that forwards everything, and ends the run when `decide` says so after an evaluation, unless it is the
-    last one."""
+class PruningReport:
+    """A report that forwards everything, and raises `Pruned` after an evaluation if `decide` returns True, except after
+    the last one."""
 
     def __init__(self, report: Report, decide: Decide, folder: Path):
         self.decide, self.folder, self.report = decide, folder, report
@@ -97,26 +97,26 @@ class Watched:
 
 
 def named_value(score: Score, folder: Path) -> tuple[str, float]:
-    """The measure that chooses a run's best evaluation, and its value in a score."""
+    """Return the metric that selects a run's best checkpoint, and its value in a score."""
     name = summarise(folder).measure
     if name not in score.measures:
         name = min(score.measures, key=lambda each: abs(abs(score.measures[each]) - abs(score.value)))
     return name, score.measures[name]
 
 
-def train_trial(order: Order, decide: Decide, report: Report, *, debug: bool = False) -> Outcome:
-    """Trains a trial, or resumes it from its newest checkpoint. What is wrong with the trial alone is its outcome;
-    signals and disks that refuse are raised."""
-    folder = order.folder
+def train_trial(spec: TrialSpec, decide: Decide, report: Report, *, debug: bool = False) -> Outcome:
+    """Train a trial, or resume it from its newest checkpoint. An error of this trial alone becomes its outcome; signals
+    and disk errors are raised."""
+    folder = spec.folder
     wait_for(folder)
     try:
         result = run_recipe(
-            order.recipe,
-            order.assignments,
+            spec.recipe,
+            spec.assignments,
             out=folder,
             resume=is_run(folder),
-            code=order.code,
-            report=Watched(report, decide, folder),
+            code=spec.code,
+            report=PruningReport(report, decide, folder),
         )
     except Pruned as stop:
         append_metrics(
@@ -143,7 +143,7 @@ def outcome(
     score: float | None = None,
     reason: str = "",
 ) -> Outcome:
-    """An outcome with how far the run came."""
+    """Build an outcome with the run's number of steps and its time."""
     if not is_run(folder):
         return Outcome(state, value, measure, score, reason=reason)
     run = summarise(folder)
@@ -151,7 +151,7 @@ def outcome(
 
 
 def wait_for(folder: Path) -> None:
-    """Until a process that was told to stop has saved the trial."""
-    last = time.monotonic() + WAIT
-    while is_locked(folder) and time.monotonic() < last:
+    """Wait until a process that was told to stop has saved the trial."""
+    deadline = time.monotonic() + WAIT
+    while is_locked(folder) and time.monotonic() < deadline:
         time.sleep(0.1)

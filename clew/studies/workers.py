@@ -1,7 +1,7 @@
 """Trials in separate processes, which read JSON lines from standard input and write JSON lines to standard output.
 
-A worker receives an order, and then an answer to each evaluation. It sends evaluations and an outcome. When its input
-ends, it finishes the current step, saves and exits; so it also does this when the search itself is killed.
+A worker receives a trial, and then an answer to each evaluation. It sends evaluations and an outcome. When its input
+ends, it finishes the current step, saves and exits; this also happens if the search itself is killed.
 """
 
 import json
@@ -19,14 +19,14 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from clew.core.errors import UserError
-from clew.studies.trials import Decide, Evaluated, Order, Outcome, train_trial
+from clew.studies.trials import Decide, Evaluated, Outcome, TrialSpec, train_trial
 from clew.training.checkpoints import DiskError
 from clew.training.report import Silence
 from clew.training.signals import Interrupted
 
 
-class Ended(Exception):
-    """A worker that is gone; `code` is its exit code."""
+class WorkerExited(Exception):
+    """A worker process has exited; `code` is its exit code."""
 
     def __init__(self, code: int):
         super().__init__(f"exit code {code}")
@@ -41,7 +41,7 @@ class Worker:
         here = str(Path(__file__).parents[2])
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (here, environment.get("PYTHONPATH"))))
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-        # A session of its own: Ctrl-C reaches the search alone, which tells its workers.
+        # In a new session, so that Ctrl-C reaches only the search, which tells its workers to stop.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -52,9 +52,9 @@ class Worker:
             start_new_session=True,
         )
 
-    def train(self, order: Order, decide: Decide) -> Outcome | None:
-        """The outcome of a trial; None where the worker was told to stop and has saved it."""
-        self.send({**asdict(order), "folder": str(order.folder), "code": order.code and str(order.code)})
+    def train(self, spec: TrialSpec, decide: Decide) -> Outcome | None:
+        """Train a trial and return its outcome; None if the worker was told to stop and has saved the trial."""
+        self.send({**asdict(spec), "folder": str(spec.folder), "code": spec.code and str(spec.code)})
         while True:
             message = self.receive()
             if "evaluated" in message:
@@ -68,7 +68,7 @@ class Worker:
 
     def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
-        with suppress(OSError, ValueError):  # where the worker is gone, `receive` says so
+        with suppress(OSError, ValueError):  # if the worker has exited, `receive` raises WorkerExited
             self.process.stdin.write(json.dumps(message) + "\n")
             self.process.stdin.flush()
 
@@ -76,7 +76,7 @@ class Worker:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line.endswith("\n"):
-            raise Ended(self.process.wait())
+            raise WorkerExited(self.process.wait())
         message: dict[str, Any] = json.loads(line)
         return message
 
@@ -86,7 +86,7 @@ class Worker:
             self.process.stdin.close()
 
     def leave(self) -> None:
-        """Stops it, and waits until it has ended."""
+        """Stop the worker, and wait until it has exited."""
         assert self.process.stdout is not None
         self.stop()
         self.process.wait()
@@ -97,9 +97,9 @@ class Worker:
 
 
 def work(load_code: Callable[[Path], Any]) -> int:
-    """What a worker does: trains what it is told to until its input ends."""
+    """Run a worker: train the trials from its input until the input ends."""
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a user's file prints is no message
+    os.dup2(2, 1)  # the output of a user's code file must not mix with messages
     incoming: queue.Queue[dict[str, Any] | None] = queue.Queue()
 
     def send(**message: Any) -> None:
@@ -127,11 +127,11 @@ def work(load_code: Callable[[Path], Any]) -> int:
             code = None if message["code"] is None else Path(message["code"])
             if code is not None:
                 load_code(code)
-            order = Order(
+            spec = TrialSpec(
                 message["number"], message["recipe"], tuple(message["assignments"]), Path(message["folder"]), code
             )
             try:
-                outcome = train_trial(order, decide, Silence())
+                outcome = train_trial(spec, decide, Silence())
             except Interrupted:
                 send(stopped=True)
                 return 0
@@ -139,7 +139,7 @@ def work(load_code: Callable[[Path], Any]) -> int:
                 send(
                     refused=str(error)
                     if isinstance(error, UserError)
-                    else f"{error.filename or order.folder}: {error.strerror or error}"
+                    else f"{error.filename or spec.folder}: {error.strerror or error}"
                 )
                 continue
             send(outcome=outcome.to_json())

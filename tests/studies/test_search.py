@@ -11,11 +11,11 @@ import clew as library
 from clew.core.errors import UserError
 from clew.runs.folder.lock import locked
 from clew.runs.folder.summary import summarise
-from clew.studies.result import Search, result_of
-from clew.studies.searching import Conduct, new_folder
+from clew.studies.result import Search, build_result
+from clew.studies.searching import TrialQueue, new_folder
 from clew.studies.study import open_study, repair_journal
-from clew.studies.trials import Evaluated, Order, Outcome
-from tests.cli.conftest import Clew, clew  # noqa: F401 - a fixture
+from clew.studies.trials import Evaluated, Outcome, TrialSpec
+from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 from tests.cli.test_processes import one_thread
 from tests.runs.small import lstm_settings
@@ -27,7 +27,7 @@ SPACE = ["model.dim=4..16", "training.learning_rate=1e-4..1e-1", "model.cell=lst
 
 
 @pytest.fixture
-def given(clew: Clew, tmp_path: Path) -> list[str]:  # noqa: F811
+def given(clew: Clew, tmp_path: Path) -> list[str]:
     """The words of a small search; the current folder is a new one."""
     return [*lstm_settings(tmp_path, steps=8), "training.log=[]"]
 
@@ -46,7 +46,7 @@ def words(given: list[str]) -> list[str]:
     return [word for word in given if not word.startswith("model.dim")]
 
 
-def test_trials_are_runs_and_the_best_has_the_lowest_validation_loss(given: list[str], clew: Clew) -> None:  # noqa: F811
+def test_trials_are_runs_and_the_best_has_the_lowest_validation_loss(given: list[str], clew: Clew) -> None:
     found = clew("train", "text-lstm", *words(given), "--search", 3, *SPACE, "--plot", "search.svg")
     assert found.status == 0 and "model.dim: whole numbers from 4 to 16, linear scale" in found.err
     header, *rows = [line.split() for line in found.out.splitlines()]
@@ -96,25 +96,27 @@ def test_a_search_goes_on_as_it_would_have_gone(given: list[str]) -> None:
     assert str(parts).count("\n") == 4 and "best" in str(parts)
 
 
-def test_trials_that_fall_behind_are_pruned_and_say_so(given: list[str], clew: Clew) -> None:  # noqa: F811
+def test_trials_that_fall_behind_are_pruned_and_say_so(given: list[str], clew: Clew) -> None:
     searched(given, 1)
     study = open_study(Path("runs/found"))
-    study.asked = 9
-    conduct = Conduct(study, lambda text: None)
+    study.requested = 9
+    queue = TrialQueue(study, lambda text: None)
     for _ in range(5):  # so many are trained in full before any is pruned
-        order = conduct.next()
-        assert order is not None and not conduct.evaluated(order, Evaluated(4, 1.0, "loss", 1.0))
-        conduct.ended(order, Outcome("finished", 1.0, "loss", 1.0, 8, 8))
-    order = conduct.next()
-    assert order is not None
-    assert conduct.evaluated(order, Evaluated(4, 9.0, "loss", 9.0))
+        spec = queue.next()
+        assert spec is not None and not queue.record_evaluation(spec, Evaluated(4, 1.0, "loss", 1.0))
+        queue.record_outcome(spec, Outcome("finished", 1.0, "loss", 1.0, 8, 8))
+    spec = queue.next()
+    assert spec is not None
+    assert queue.record_evaluation(spec, Evaluated(4, 9.0, "loss", 9.0))
 
 
-def test_a_pruned_trial_is_a_run_that_stopped(given: list[str], clew: Clew) -> None:  # noqa: F811
+def test_a_pruned_trial_is_a_run_that_stopped(given: list[str], clew: Clew) -> None:
     from clew.studies.trials import train_trial
     from clew.training.report import Silence
 
-    outcome = train_trial(Order(1, "text-lstm", tuple(given), Path("trial-1")), lambda last: last.step == 4, Silence())
+    outcome = train_trial(
+        TrialSpec(1, "text-lstm", tuple(given), Path("trial-1")), lambda last: last.step == 4, Silence()
+    )
     assert (outcome.state, outcome.step, outcome.steps, outcome.measure) == ("pruned", 4, 8, "loss")
     assert summarise(Path("trial-1")).state == "stopped"
 
@@ -122,46 +124,46 @@ def test_a_pruned_trial_is_a_run_that_stopped(given: list[str], clew: Clew) -> N
 def test_a_trial_without_a_finite_score_fails_and_is_never_the_best(given: list[str]) -> None:
     searched(given, 1)
     study = open_study(Path("runs/found"))
-    study.asked = 2
-    conduct = Conduct(study, lambda text: None)
-    order = conduct.next()
-    assert order is not None
-    conduct.ended(order, Outcome("finished", float("nan"), "loss", float("nan"), 8, 8))
-    found = result_of(study)
+    study.requested = 2
+    queue = TrialQueue(study, lambda text: None)
+    spec = queue.next()
+    assert spec is not None
+    queue.record_outcome(spec, Outcome("finished", float("nan"), "loss", float("nan"), 8, 8))
+    found = build_result(study)
     assert found.trials[1].state == "failed" and found.best.number == 1
 
 
 def test_three_failures_from_the_start_end_a_search(given: list[str], tmp_path: Path) -> None:
     study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 9, tmp_path / "hopeless", None, print))
-    conduct = Conduct(study, lambda text: None)
+    queue = TrialQueue(study, lambda text: None)
     for step in (11, 12, 13):
-        order = conduct.next()
-        assert order is not None
-        conduct.ended(order, Outcome("failed", reason=f"no finite gradient at step {step}"))
+        spec = queue.next()
+        assert spec is not None
+        queue.record_outcome(spec, Outcome("failed", reason=f"no finite gradient at step {step}"))
     sentence = (
-        "the first 3 trials failed, the last because no finite gradient at step 13; mend the settings and start a new"
-        " search"
+        "the first 3 trials failed, the last with the error: no finite gradient at step 13; correct the settings, and"
+        " start a new search"
     )
     with pytest.raises(UserError, match=sentence):
-        conduct.next()
+        queue.next()
 
 
 def test_a_search_whose_processes_die_asks_for_fewer_of_them(given: list[str], tmp_path: Path) -> None:
     study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 9, tmp_path / "killed", None, print))
-    conduct = Conduct(study, lambda text: None)
+    queue = TrialQueue(study, lambda text: None)
     for _ in range(2):
-        order = conduct.next()
-        assert order is not None
-        conduct.ended(
-            order, Outcome("failed", reason="its process ended twice (signal 9); it may need more memory than there is")
+        spec = queue.next()
+        assert spec is not None
+        queue.record_outcome(
+            spec, Outcome("failed", reason="its process ended twice (signal 9); it may need more memory than there is")
         )
     with pytest.raises(
-        UserError, match="the first 2 trials failed, .*; lower --jobs or free memory, then start a new search"
+        UserError, match="the first 2 trials failed, .*; lower jobs or free memory, and start a new search"
     ):
-        conduct.next()
+        queue.next()
 
 
-def test_a_diverging_trial_fails_and_the_next_one_is_trained(given: list[str], clew: Clew) -> None:  # noqa: F811
+def test_a_diverging_trial_fails_and_the_next_one_is_trained(given: list[str], clew: Clew) -> None:
     more = [
         "training.optimiser=sgd",
         "training.clip_norm=null",
@@ -178,7 +180,7 @@ def test_a_trial_is_never_drawn_twice(given: list[str]) -> None:
     found = library.search("text-lstm", space, *words(given), "training.steps=1", trials=4, quiet=True)
     assert len({tuple(trial.settings.items()) for trial in found.trials}) == 4
     with pytest.raises(
-        UserError, match="there are only 4 combinations of these values, and 7 trials are asked for; ask for fewer"
+        UserError, match="these values have only 4 combinations, fewer than the 7 requested trials; request fewer"
     ):
         library.search("text-lstm", space, *words(given), trials=7)
 
@@ -192,12 +194,12 @@ def test_a_journal_that_was_cut_in_the_middle_of_a_line_is_whole_again(given: li
     assert facts(searched(given, 2, resume=True)) == whole
     journal.write_text("nonsense\n" + journal.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(
-        UserError, match=r"journal.jsonl:1: this line is not JSON; the journal was damaged: start the search anew"
+        UserError, match=r"journal.jsonl:1: this line is not JSON, so the journal is damaged; start a new search"
     ):
         repair_journal(Path("runs/found"))
 
 
-def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> None:  # noqa: F811
+def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> None:
     def refused(*arguments: object, sentence: str) -> None:
         assert_refused(clew("train", "text-lstm", *arguments), sentence)
 
@@ -212,7 +214,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         "--search",
         0,
         *SPACE,
-        sentence="the number of trials (0) must be at least 1; give how many to train, such as --search 20",
+        sentence="the number of trials (0) must be at least 1; set it, for example with --search 20",
     )
     refused(
         "--search",
@@ -228,7 +230,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         "--jobs",
         0,
         *SPACE,
-        sentence="--jobs (0) must be from 1 to 64: the trials that are trained at once",
+        sentence="--jobs (0), the number of trials that are trained at once, must be from 1 to 64",
     )
     refused(
         "--search", 2, *SPACE, "--plot", "a.bmp", sentence="--plot (a.bmp) must end in .html, .svg, .json, .png or .pdf"
@@ -246,7 +248,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         2,
         *SPACE,
         "--resume",
-        sentence="below runs/ there is no search of text-lstm with these settings; leave",
+        sentence="there is no search of text-lstm with these settings in runs/; leave --resume out",
     )
     assert_refused(
         clew("train", "finetune-classify", "--search", 2, "training.learning_rate=1e-4..1e-3"),
@@ -254,7 +256,9 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
     )
     assert not Path("runs").exists()
     hopeless = clew("train", "classify", "--search", 9, "model.dim=4..16", "--out", "hopeless")
-    message = "clew: the first 2 trials failed, the last because there is no training data; name your labelled texts"
+    message = (
+        "clew: the first 2 trials failed, the last with the error: there is no training data; name your labelled texts"
+    )
     assert hopeless.status == 2 and hopeless.err.splitlines()[-1].startswith(message)
     searched(given, 2)
     refused(
@@ -263,7 +267,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         *SPACE,
         "--out",
         "runs/found",
-        sentence="runs/found is a search already; go on with it by `--resume`",
+        sentence="runs/found is already a search; resume it with --resume, or",
     )
     refused(
         "--search",
@@ -271,7 +275,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         "--out",
         "runs/found",
         "--resume",
-        sentence="runs/found has begun 2 trials already, and --search asks for 1",
+        sentence="runs/found already has 2 trials, but --search 1 requests fewer; request at least 2",
     )
     refused(
         "--search",
@@ -296,28 +300,28 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         "--out",
         "runs/found",
         "--resume",
-        sentence="runs/found/study.json is not what a search of this version writes",
+        sentence="runs/found/study.json was not written by this version of clew",
     )
     assert_refused(
         clew("runs", "runs", "--plot", "a.svg"), "--plot is for a search, but runs is none; give the folder of one"
     )
 
 
-def test_a_search_without_optuna_says_what_to_install(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_search_without_optuna_says_what_to_install(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     from clew.studies import study
 
     monkeypatch.setattr(study, "find_spec", lambda name: None)
     assert_refused(
         clew("train", "text-lstm", "--search", 2, *SPACE),
-        "a search needs optuna: not installed; `pip install 'clew[search]'`",
+        "a search needs optuna, which is not installed; run `pip install 'clew[search]'`",
     )
 
 
-def test_a_disk_that_refuses_is_one_sentence(given: list[str], clew: Clew) -> None:  # noqa: F811
+def test_a_disk_that_refuses_is_one_sentence(given: list[str], clew: Clew) -> None:
     Path("file").touch()
     found = clew("train", "text-lstm", *words(given), "--search", 2, *SPACE, "--out", "file/search")
     assert_refused(
-        found, "the search cannot be written to file/search: Not a directory; make room there or choose another"
+        found, "cannot write the search to file/search: Not a directory; free space there, or choose another folder"
     )
 
 
@@ -339,12 +343,12 @@ def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(
     assert message.startswith("clew: stopped; 1 of 3 trials ended; go on with `clew train text-lstm --search 3 --out")
     with one_thread():
         assert clew(*shlex.split(message.split("`")[1])[1:]).status == 0
-    both = [result_of(open_study(Path(folder))) for folder in ("whole", "runs/text-lstm-search")]
+    both = [build_result(open_study(Path(folder))) for folder in ("whole", "runs/text-lstm-search")]
     assert facts(both[0]) == facts(both[1]) and both[1].trials[1].note.startswith("resumed from step ")
 
 
 @pytest.mark.slow
-def test_two_trials_at_once_are_killed_and_resumed(given: list[str], clew: Clew, tmp_path: Path) -> None:  # noqa: F811
+def test_two_trials_at_once_are_killed_and_resumed(given: list[str], clew: Clew, tmp_path: Path) -> None:
     more = [*words(given), "training.steps=300", "training.evaluate_every=100", *SPACE]
     first = tmp_path / "runs" / "text-lstm-search" / "trial-1" / "metrics.jsonl"
     arguments = ["train", "text-lstm", *more, "--search", "4", "--jobs", "2"]
@@ -352,13 +356,13 @@ def test_two_trials_at_once_are_killed_and_resumed(given: list[str], clew: Clew,
     assert status == -signal.SIGKILL and "trial 2 of 4" in err
     found = clew("train", "text-lstm", "--search", 4, "--jobs", 2, "--resume")
     assert found.status == 0, found.err
-    result = result_of(open_study(Path("runs/text-lstm-search")))
+    result = build_result(open_study(Path("runs/text-lstm-search")))
     assert {trial.state for trial in result.trials} <= {"finished", "pruned"} and len(result.trials) == 4
     assert any("resumed from step" in trial.note or "started again" in trial.note for trial in result.trials)
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Clew, tmp_path: Path) -> None:  # noqa: F811
+def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Clew, tmp_path: Path) -> None:
     more = [*words(given), "training.steps=100000", "training.evaluate_every=50000", *SPACE]
     first = tmp_path / "runs" / "text-lstm-search" / "trial-1" / "metrics.jsonl"
     arguments = ["train", "text-lstm", *more, "--search", "4", "--jobs", "2"]
@@ -386,11 +390,11 @@ def test_a_search_with_a_file_of_ones_own_is_listed_without_it(
     monkeypatch.delitem(CELLS, "own")
     assert clew("runs", "runs/text-lstm-search").out == found.out
     other = clew("train", "text-lstm", "--search", 2, "--resume")
-    assert_refused(other, "runs/text-lstm-search was begun with another --code; give the same file")
+    assert_refused(other, "runs/text-lstm-search was started with another file as --code; pass the same file")
 
 
-def test_a_search_whose_trials_cannot_be_pruned_says_so(given: list[str], clew: Clew) -> None:  # noqa: F811
+def test_a_search_whose_trials_cannot_be_pruned_says_so(given: list[str], clew: Clew) -> None:
     found = clew("train", "text-lstm", *words(given), "training.steps=2", "model.dim=4,5", "--search", 1)
     assert found.err.startswith(
-        "no trial is pruned: the first evaluation is the last (training.evaluate_every=4, training.steps=2); evaluate"
+        "no trial can be pruned, because its first evaluation is its last (training.evaluate_every=4, training.steps=2)"
     )

@@ -9,7 +9,7 @@ import pytest
 import clew
 from clew.core.errors import UserError
 from clew.runs.settings.values import parse_value
-from clew.studies.space import Choices, Range, Space, read_space, words_of
+from clew.studies.space import Choices, Range, Space, read_space, space_assignments
 
 
 def space(*assignments: str) -> Space:
@@ -71,25 +71,25 @@ def test_combinations_are_counted() -> None:
 @pytest.mark.parametrize(
     ("assignments", "sentence"),
     [
-        (["model.dim=512..64"], "model.dim=512..64 goes from the higher end to the lower; write model.dim=64..512"),
-        (["model.dim=64..64"], "model.dim=64..64 is a range of one value; write model.dim=64, or give another end"),
+        (["model.dim=512..64"], "model.dim=512..64 starts at its higher end; write model.dim=64..512"),
+        (["model.dim=64..64"], "model.dim=64..64 is a range of one value; write model.dim=64, or another end"),
         (["model.dim=1..9:20"], "the step .20. must be above 0 and at most the width of the range .8."),
-        (["model.dim=1..9:0.5"], "model.dim takes whole numbers, and a step of 0.5 leads to others; give a whole step"),
+        (["model.dim=1..9:0.5"], "model.dim takes whole numbers, but a step of 0.5 leads to others; use a whole step"),
         (["model.dim=1.5..9"], "model.dim takes a whole number, not 1.5"),
         (
             ["model.cell=1..4"],
-            "model.cell=1..4 is a range, and model.cell takes no number .it is 'lstm'.; give its values with commas",
+            "model.cell=1..4 is a range, but the values of model.cell are not numbers .it is 'lstm'.; write its",
         ),
         (["model.dmi=1..4"], "unknown field 'dmi' of model; did you mean 'dim'?"),
         (["model.cell=lstm,gur"], "unknown cell 'gur'; did you mean 'gru'?"),
         (["model.dropout=0..1"], "model.dropout must be below 1, not 1"),
         (
             ["model.dim=1..4", "model.dim=3"],
-            "model.dim is given 2 times, once to be searched; give one range or one list of values",
+            "model.dim is set 2 times, and one of them is searched; set one range or one list of values",
         ),
         (
             ["model.dim=3"],
-            "a search varies settings, and none of these has a range or several values; give some, such as",
+            "a search needs settings with a range or several values, but there are none; add some, such as",
         ),
     ],
 )
@@ -99,12 +99,14 @@ def test_mistakes_are_refused_before_the_first_trial(assignments: list[str], sen
 
 
 def test_a_search_is_of_one_recipe() -> None:
-    with pytest.raises(UserError, match="a search is of one recipe, and 'text-lstm,text-gpt' names several"):
+    with pytest.raises(
+        UserError, match="a search takes one recipe, and 'text-lstm,text-gpt' names several; start one search for each"
+    ):
         read_space("text-lstm,text-gpt", ["model.dim=1..4"])
 
 
 def test_python_values_become_the_words_of_the_command_line() -> None:
-    words = words_of(
+    words = space_assignments(
         {
             "model.dim": (64, 512),
             "model.dropout": (0.0, 0.5, 0.1),
@@ -119,35 +121,35 @@ def test_python_values_become_the_words_of_the_command_line() -> None:
         "model.x=null,true,2",
     ]
     assert parse_value('"1"') == "1"
-    [choices] = space(*words_of({"model.cell": ["lstm", {"name": "elman", "nonlinearity": "relu"}]})).axes
+    [choices] = space(*space_assignments({"model.cell": ["lstm", {"name": "elman", "nonlinearity": "relu"}]})).axes
     assert choices == Choices("model.cell", ("lstm", '{"name": "elman", "nonlinearity": "relu"}'))
 
 
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ((1, 2, 3, 4), r"a range is \(low, high\) or \(low, high, step\), of finite numbers"),
-        (("a", "b"), r"a range is \(low, high\) or \(low, high, step\), of finite numbers"),
-        ((1, float("inf")), r"a range is \(low, high\) or \(low, high, step\), of finite numbers"),
-        (["lstm"], "a list of choices has at least two, not .'lstm'.; give one value as a setting"),
-        (64, r"a search takes \(low, high\), a list of choices, or a text as on the command line, not 64"),
+        ((1, 2, 3, 4), r"a range must be \(low, high\) or \(low, high, step\), of finite numbers"),
+        (("a", "b"), r"a range must be \(low, high\) or \(low, high, step\), of finite numbers"),
+        ((1, float("inf")), r"a range must be \(low, high\) or \(low, high, step\), of finite numbers"),
+        (["lstm"], "a list of choices must have at least two, not .'lstm'.; pass one value as a setting"),
+        (64, r"a search takes \(low, high\), a list of choices, or a string as on the command line, not 64"),
     ],
 )
 def test_python_values_that_are_no_space_are_refused(value: object, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        words_of({"model.dim": value})
+        space_assignments({"model.dim": value})
 
 
 @pytest.mark.parametrize(
     "space", [{"model__dim": (8, 16)}, {"model": {"dim": (8, 16)}}, {"model.dim": (np.int64(8), np.int64(16))}]
 )
 def test_a_space_from_python_names_fields_as_settings_do(space: dict[str, object]) -> None:
-    assert words_of(space) == ["model.dim=8..16"]
+    assert space_assignments(space) == ["model.dim=8..16"]
 
 
 def test_numbers_of_numpy_are_numbers_of_a_space() -> None:
     rates = (np.float64(1e-3), np.float64(1e-2))
-    assert words_of({"training.learning_rate": rates, "model.dim": list(np.array([8, 16]))}) == [
+    assert space_assignments({"training.learning_rate": rates, "model.dim": list(np.array([8, 16]))}) == [
         "training.learning_rate=0.001..0.01",
         "model.dim=8,16",
     ]
@@ -158,14 +160,14 @@ def test_numbers_of_numpy_are_numbers_of_a_space() -> None:
     [
         (
             ["model.dim=8..16"],
-            "the space of a search is a dict of ranges and choices by field, such as .*, not .'model.dim=8..16'.",
+            "the space of a search must be a dict of ranges and choices by field, such as .*, not .'model.dim=8..16'.",
         ),
         ({"dim": (8, 16)}, "unknown keyword 'dim'; did you mean model__dim"),
     ],
 )
 def test_what_is_no_space_is_refused_with_a_sentence(space: object, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        words_of(space)  # type: ignore[arg-type]
+        space_assignments(space)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

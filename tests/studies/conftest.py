@@ -1,0 +1,3 @@
+from tests.cli.conftest import clew
+
+__all__ = ["clew"]
