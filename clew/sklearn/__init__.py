@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: `Classifier` of texts and `Tagger` of words.
+"""Estimators for scikit-learn: `Classifier` for texts and `Tagger` for words.
 
     scores = cross_val_score(Classifier(training__steps=200), texts, labels)
 
@@ -12,7 +12,7 @@ try:
     import sklearn  # noqa: F401
 except ImportError:
     raise UserError(
-        "clew.sklearn needs the package scikit-learn; install it by `pip install 'clew[sklearn]'`"
+        "clew.sklearn needs scikit-learn, which is not installed; run `pip install 'clew[sklearn]'`"
     ) from None
 
 from clew.sklearn.classifier import Classifier

@@ -1,9 +1,9 @@
-"""What both estimators share: settings as parameters, training by a recipe, and how a fitted one is pickled.
+"""The common part of both estimators: settings as parameters, training by a recipe, and pickling.
 
-A fitted estimator holds its run, which stands in a folder: the one that is asked for, or a temporary one that goes with
-the estimator. Pickled, it holds the run's files as bytes (JSON and safetensors, no Python objects), and makes a
-temporary folder of them again when it is first asked after that. So joblib may send it to other processes, and a file
-of it works on another machine.
+A fitted estimator has a run in a folder: the folder that the user chose, or a temporary one that is deleted with the
+estimator. A pickled estimator has the run's files as bytes (JSON and safetensors, no Python objects). After unpickling,
+its first use writes them to a temporary folder. So joblib can send it to other processes, and a pickle file works on
+another machine.
 """
 
 import math
@@ -26,16 +26,16 @@ from clew.runs.loaded import Run, load_run
 from clew.runs.settings.keywords import path_of, python_errors
 
 KEPT = (CONFIG, WEIGHTS, METRICS)
-"""The files of a run that are pickled, besides its vocabulary."""
+"""The files of a run that are pickled, in addition to its vocabulary."""
 
 
 class Estimator(BaseEstimator):
     """A recipe with settings as parameters. `run_` is the trained run, a `clew.Run`."""
 
     _run: Run | None
-    """The run in memory; None after unpickling, until it is asked for."""
+    """The run in memory; None after unpickling, until its first use."""
     _weights_hash: str | None = None
-    """The SHA-256 of the weights of its last fit; None in estimators pickled before it was kept."""
+    """The SHA-256 of the weights of its last fit; None in estimators that an older version of clew has pickled."""
     _files: dict[str, bytes]
     """The files of a pickled run, by name."""
 
@@ -57,8 +57,8 @@ class Estimator(BaseEstimator):
                 "data__corpus",
             ):
                 raise UserError(
-                    f"{name} is no parameter of {type(self).__name__}: its data are what fit(X, y) is given; leave"
-                    " it out"
+                    f"{name} is not a parameter of {type(self).__name__}, whose data are the arguments of fit(X, y);"
+                    " leave it out"
                 )
 
     @property
@@ -69,7 +69,7 @@ class Estimator(BaseEstimator):
         return {"recipe": self.recipe, "folder": self.folder, **self.settings}
 
     def set_params(self, **params: Any) -> Self:
-        """Sets parameters; any setting may be set, whether it was before or not."""
+        """Set parameters: any settings, also new ones."""
         for name, value in params.items():
             if name not in ("recipe", "folder"):
                 self.check_setting(name)
@@ -79,8 +79,7 @@ class Estimator(BaseEstimator):
         return self
 
     def _train(self, data: Listed) -> None:
-        """Trains the run: in a temporary folder, or in the one that is asked for, where it replaces the run of an
-        earlier fit."""
+        """Train the run in a temporary folder, or in `folder`, where it replaces the run of an earlier fit."""
         out = self._temporary_folder() if self.folder is None else Path(self.folder)
         settings = {name: value for name, value in self.settings.items() if value is not None}
         with python_errors():
@@ -88,14 +87,14 @@ class Estimator(BaseEstimator):
         self._weights_hash = file_hash(out / WEIGHTS)
 
     def _temporary_folder(self) -> Path:
-        """A folder that goes with this estimator."""
+        """Return a folder that is deleted with this estimator."""
         parent = tempfile.mkdtemp(prefix="clew-")
         weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
         return Path(parent) / "run"
 
     @property
     def run_(self) -> Run:
-        """The trained run; what `clew.Run` offers goes for it too."""
+        """The trained run, a `clew.Run`."""
         check_is_fitted(self, "_run")
         if self._run is None:
             folder = self._temporary_folder()
@@ -107,12 +106,12 @@ class Estimator(BaseEstimator):
         return self._run
 
     def _check_folder(self, folder: Path) -> None:
-        """Refuses a folder that has another run by now, e.g. that of an estimator with the same `folder`."""
+        """Raise an error if the folder now has another run, for example that of an estimator with the same `folder`."""
         weights = folder / WEIGHTS
         if self._weights_hash is not None and (not weights.is_file() or file_hash(weights) != self._weights_hash):
             raise UserError(
-                f"{shortened(str(folder))} no longer has the run that this {type(self).__name__} has trained, so it"
-                " cannot be pickled; give each estimator its own folder and fit it again"
+                f"this {type(self).__name__} cannot be pickled, because {shortened(str(folder))} no longer has the run"
+                " that it trained; set another folder for each estimator, and fit it again"
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,25 +126,25 @@ class Estimator(BaseEstimator):
 
 
 def files_of(folder: Path) -> list[Path]:
-    """What a run's answers are computed from."""
+    """Return the files that a run needs for predictions."""
     vocabulary = sorted(path for path in (folder / VOCABULARY).rglob("*") if path.is_file())
     return [*(path for name in KEPT if (path := folder / name).is_file()), *vocabulary]
 
 
 def rows_in(data: Any) -> list[Any]:
-    """The rows of a list, an array, a column or a frame."""
-    if hasattr(data, "to_pylist"):  # pyarrow, whose strings have no NumPy array without copying
+    """Return the rows of a list, an array, a column or a frame."""
+    if hasattr(data, "to_pylist"):  # pyarrow, whose strings cannot become a NumPy array without a copy
         return [tuple(row.values()) if isinstance(row, Mapping) else row for row in data.to_pylist()]
     if isinstance(data, str) or not isinstance(data, Iterable):
         raise UserError(
-            f"X and y are lists, arrays, columns or frames, not {shown(data)}; put a single text into a list"
+            f"X and y must be lists, arrays, columns or frames, not {shown(data)}; put a single text in a list"
         )
     values = data.to_numpy() if hasattr(data, "to_numpy") else data
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
 def check_present(labels: Sequence[Any], place: str) -> None:
-    """Refuses missing labels, which NumPy would make a class of."""
+    """Raise an error for missing labels, which NumPy would turn into a class."""
     for number, label in enumerate(labels):
         if (
             label is None
@@ -156,18 +155,19 @@ def check_present(labels: Sequence[Any], place: str) -> None:
 
 
 def check_one_type(labels: Sequence[Any]) -> None:
-    """Refuses texts together with numbers, which NumPy would make texts of."""
+    """Raise an error for strings together with other labels, which NumPy would convert to strings."""
     text = next((label for label in labels if isinstance(label, str)), None)
     other = next((label for label in labels if not isinstance(label, str)), None)
     if text is not None and other is not None:
         raise UserError(
-            f"y has texts and other labels together ({shown(text)}, {shown(other)}); make all of them texts, or all"
-            " numbers"
+            f"y has both strings and other labels ({shown(text)}, {shown(other)}); convert all of them to strings, or"
+            " all to numbers"
         )
 
 
 def names_of(classes: Sequence[Any]) -> list[str]:
-    """What the run calls the classes: as they read, or by numbers where they would not stay apart in a file."""
+    """Return the names of the classes in the run: the labels as strings, or numbered names if these strings could not
+    be told apart in a file."""
     names = [str(each) for each in classes]
     is_plain = len(set(names)) == len(names) and all(name and name == " ".join(name.split()) for name in names)
     return names if is_plain else [f"class {number}" for number in range(len(names))]

@@ -94,7 +94,7 @@ def test_an_estimator_whose_folder_has_another_run_is_not_pickled() -> None:
     one, other = (clew.sklearn.Classifier(**SMALL, seed=seed, folder="kept").fit(TEXTS, LABELS) for seed in (1, 2))
     with pytest.raises(
         UserError,
-        match=r"^kept no longer has the run that this Classifier has trained, so it cannot be pickled; give each",
+        match=r"^this Classifier cannot be pickled, because kept no longer has the run that it trained; set another",
     ):
         pickle.dumps(one)
     assert (pickle.loads(pickle.dumps(other)).predict_proba(TEXTS) == other.predict_proba(TEXTS)).all()
@@ -204,20 +204,20 @@ def test_mistakes_are_told() -> None:
         (lambda: classifier(model__dimm=3).fit(TEXTS, LABELS), "unknown setting model__dimm; did you mean model__dim?"),
         (
             lambda: classifier(data__train="a.csv"),
-            "data__train is no parameter of Classifier: its data are what fit(X, y) is given; leave it out",
+            "data__train is not a parameter of Classifier, whose data are the arguments of fit(X, y); leave it out",
         ),
-        (lambda: classifier().fit(TEXTS, LABELS[:3]), "X has 24 texts and y 3 labels; give one label for each text"),
+        (lambda: classifier().fit(TEXTS, LABELS[:3]), "X has 24 texts and y has 3 labels; pass one label for each"),
         (
             lambda: classifier().fit([3], [1]),
-            "X has a text in each row, or two that are judged together, and row 0 is 3",
+            "each row of X must be a text or a pair of texts, but row 0 is 3",
         ),
         (
             lambda: classifier().fit(TEXTS[:2], ["a", "a"]),
-            "y has one class alone ('a'); a classifier needs texts of two at least",
+            "y has only one class ('a'); a classifier needs texts of at least two",
         ),
         (
             lambda: classifier().fit(TEXTS[:2], [[0, 1], [1, 1]]),
-            "y has several labels for a text; give one each, or train with clew.train",
+            "y has several labels for one text; pass one label for each, or train with clew.train",
         ),
         (
             lambda: classifier().fit(TEXTS[:2], [float("nan"), "a"]),
@@ -229,26 +229,26 @@ def test_mistakes_are_told() -> None:
         ),
         (
             lambda: classifier().fit(TEXTS[:2], [1, "a"]),
-            "y has texts and other labels together ('a', 1); make all of them texts, or all",
+            "y has both strings and other labels ('a', 1); convert all of them to strings, or",
         ),
-        (lambda: classifier().fit([], []), "y is empty; give a label for each text"),
-        (lambda: classifier().fit(TEXTS, None), "X and y are lists, arrays, columns or frames, not None"),
+        (lambda: classifier().fit([], []), "y is empty; pass a label for each text"),
+        (lambda: classifier().fit(TEXTS, None), "X and y must be lists, arrays, columns or frames, not None"),
         (
             lambda: classifier().fit("my parcel", LABELS),
-            "X and y are lists, arrays, columns or frames, not 'my parcel'; put a single text",
+            "X and y must be lists, arrays, columns or frames, not 'my parcel'; put a single text",
         ),
         (
             lambda: tagger().fit([["Ada", "left"]], [["a", None]]),
             "y has no tag in sentence 0, word 1 (None); leave out rows without one",
         ),
-        (lambda: tagger().fit([["Ada", "left"]], [["a", 1]]), "y has texts and other labels together ('a', 1)"),
+        (lambda: tagger().fit([["Ada", "left"]], [["a", 1]]), "y has both strings and other labels ('a', 1)"),
         (
             lambda: tagger().fit(["Ada left"], [["a", "b"]]),
-            "X has a list of words in each row, and row 0 is 'Ada left'",
+            "each row of X must be a list of words, but row 0 is 'Ada left'",
         ),
-        (lambda: tagger().fit([["Ada"]], [["a", "b"]]), "sentence 0 has 1 words and 2 tags; give a tag for each word"),
-        (lambda: tagger().fit([["Ada"]], []), "X has 1 sentences and y 0 lists of tags; give one for each sentence"),
-        (lambda: tagger().fit([[]], [[]]), "X has no words; give sentences with words and tags"),
+        (lambda: tagger().fit([["Ada"]], [["a", "b"]]), "sentence 0 has 1 word and 2 tags; pass a tag for each word"),
+        (lambda: tagger().fit([["Ada"]], []), "X has 1 sentence and y has 0 lists of tags; pass one list for each"),
+        (lambda: tagger().fit([[]], [[]]), "X has no words; pass sentences with words and tags"),
     ):
         with pytest.raises(UserError) as caught:
             call()
@@ -267,4 +267,4 @@ def test_without_scikit_learn_there_is_a_sentence() -> None:
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(clew.__file__).parents[1]
     )
-    assert told.stdout == "clew.sklearn needs the package scikit-learn; install it by `pip install 'clew[sklearn]'`\n"
+    assert told.stdout == "clew.sklearn needs scikit-learn, which is not installed; run `pip install 'clew[sklearn]'`\n"
