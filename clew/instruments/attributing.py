@@ -78,17 +78,17 @@ def baseline_of(explained: Explained, x: Tensor, kind: str | None) -> Tensor:
     return explained.replaced()
 
 
-def explain(subject: Subject, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+def explain(subject: Subject, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
     """Return the requested score: `of` is a class, tag or token; `place` a tagged word, a token of the target, or a
     mask."""
-    if given.target is not None and not subject.has("own_target"):
-        raise UserError(f"{subject.name} writes no target; leave it out")
-    if subject.pairs is not None and (given.second is not None) != subject.pairs:
-        need = "two texts together; give second= too" if given.second is None else "one text; leave second= out"
+    if model_input.target is not None and not subject.has("own_target"):
+        raise UserError(f"{subject.name} writes no target; leave target= out")
+    if subject.pairs is not None and (model_input.second is not None) != subject.pairs:
+        need = "two texts together; give second= too" if model_input.second is None else "one text; leave second= out"
         raise UserError(f"{subject.name} reads {need}")
-    if given.target is None and subject.has("own_target"):
-        given = given._replace(target=subject.offers.own_target(given, subject.decoding))
-    return subject.offers.explains(given, of, place)
+    if model_input.target is None and subject.has("own_target"):
+        model_input = model_input._replace(target=subject.offers.own_target(model_input, subject.decoding))
+    return subject.offers.explains(model_input, of, place)
 
 
 def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions) -> View:

@@ -98,11 +98,11 @@ class Captioner(WritesFromInput):
         return super().without(capability)
 
     def looks(
-        self, given: ModelInput, layer: int | None = None, config: DecodingConfig | None = None
+        self, model_input: ModelInput, layer: int | None = None, config: DecodingConfig | None = None
     ) -> list[SentenceLooks]:
-        given = given._replace(text=picture_in(given, self.reader))
-        text = given.target if given.target is not None else self.own_target(given, config)
-        alignment = self.aligns(given._replace(target=text), layer)
+        model_input = model_input._replace(text=picture_in(model_input, self.reader))
+        text = model_input.target if model_input.target is not None else self.own_target(model_input, config)
+        alignment = self.aligns(model_input._replace(target=text), layer)
         return [SentenceLooks(text, alignment.target.words, alignment.by_word())]
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:

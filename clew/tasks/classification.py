@@ -229,16 +229,18 @@ class Classifier(ReadsText, PooledClassifier):
             return "reads two texts each by itself; attribution needs texts that are read as one"
         return None
 
-    def judges(self, given: ModelInput) -> Judged:
-        (answer,) = self.classify([given.text if given.second is None else (given.text, given.second)])
+    def judges(self, model_input: ModelInput) -> Judged:
+        (answer,) = self.classify(
+            [model_input.text if model_input.second is None else (model_input.text, model_input.second)]
+        )
         return Judged(answer.labels, answer.probabilities, answer.number)
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain the logit of a class, or the predicted number."""
         check_no_place(place)
-        for text in (given.text, *([] if given.second is None else [given.second])):
+        for text in (model_input.text, *([] if model_input.second is None else [model_input.second])):
             check_not_empty(text)
-        (sides,) = self.encode_texts([Labelled(given.text, (), given.second)])
+        (sides,) = self.encode_texts([Labelled(model_input.text, (), model_input.second)])
         self.check_length(LabelledWords(sides, []), "the text")
         batch = self.collate([LabelledWords(sides, [0.0] * len(self.labels))])
         pieces = to_device(batch.texts[0], self.output.weight.device)

@@ -159,8 +159,8 @@ class LanguageModel(ReadsText, nn.Module):
         ids = torch.tensor(reading.ids[1:], dtype=torch.long)
         return [Predicted(reading.pieces, later, ids, reading.forward()[0, :-1], self.logits, self.tokenizer)]
 
-    def expects(self, given: ModelInput) -> list[Expected]:
-        tokens, mask = prompt_batch(self, [given.text])
+    def expects(self, model_input: ModelInput) -> list[Expected]:
+        tokens, mask = prompt_batch(self, [model_input.text])
         return [Expected(self.log_probs(self.body(tokens, mask)[0][0, -1]), self.tokenizer)]
 
     def scores_tokens(self, reading: Reading) -> TokenScores:
@@ -175,8 +175,8 @@ class LanguageModel(ReadsText, nn.Module):
             comes_after=True,
         )
 
-    def steps(self, given: ModelInput, config: DecodingConfig | None = None) -> Begun:
-        start, _ = prompt_batch(self, [given.text])
+    def steps(self, model_input: ModelInput, config: DecodingConfig | None = None) -> Begun:
+        start, _ = prompt_batch(self, [model_input.text])
         end = self.tokenizer.end
         ends = tuple(ends_of(self.tokenizer, config)) if config is not None else () if end is None else (end,)
         return Begun(
@@ -186,8 +186,8 @@ class LanguageModel(ReadsText, nn.Module):
             end=end,
             ends=ends,
             most=(config or DecodingConfig()).max_new,
-            text_of=lambda ids: continuation(self.tokenizer, given.text, ids),
-            before=given.text,
+            text_of=lambda ids: continuation(self.tokenizer, model_input.text, ids),
+            before=model_input.text,
             limit=self.body.max_length,
         )
 
@@ -196,10 +196,10 @@ class LanguageModel(ReadsText, nn.Module):
         before = [] if self.tokenizer.frame is None else list(self.tokenizer.frame.before)
         return Streamed([*before, *tokens], len(before), offsets)
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain log p of the token after the text."""
         check_no_place(place)
-        reading = self.reads(given)
+        reading = self.reads(model_input)
         # The model has not read the end of the line yet.
         length = len(reading.ids) - int(self.tokenizer.unit == "word" and reading.spans[-1] is None)
         inputs = map_batch(lambda part: part[:, :length], reading.batch.inputs)

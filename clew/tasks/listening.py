@@ -77,8 +77,8 @@ class Listener(MeasuredTranscripts, WritesFromInput):
         """Letters are located by attention, so a decoder without attention does not spell."""
         return super().without("aligns" if capability == "spells" else capability)
 
-    def spells(self, given: ModelInput, config: DecodingConfig | None = None) -> Heard:
-        sound = file_in(given, self.text_name)
+    def spells(self, model_input: ModelInput, config: DecodingConfig | None = None) -> Heard:
+        sound = file_in(model_input, self.text_name)
         (written,) = self.write_for([sound], config or GREEDY)
         text, log_prob = (written[0].text, written[0].log_prob) if written else ("", 0.0)
         return Heard(str(sound), text, log_prob, self.looked(sound, text))

@@ -222,8 +222,8 @@ class MaskedLanguageModel(ReadsText, nn.Module):
             vectors.append(hidden[torch.arange(len(masked), device=masked.device), masked])
         return torch.cat(vectors)
 
-    def expects(self, given: ModelInput) -> list[Expected]:
-        framed = framed_text(self, given.text, None, "the text")
+    def expects(self, model_input: ModelInput) -> list[Expected]:
+        framed = framed_text(self, model_input.text, None, "the text")
         inputs = self.one_row(framed)
         hidden, _ = self.body(inputs, None)
         places = tokens_of(inputs)[0].eq(self.tokenizer.mask or 0).nonzero()[:, 0].tolist()
@@ -247,10 +247,10 @@ class MaskedLanguageModel(ReadsText, nn.Module):
             levels=lambda: self.body.levels(batch.inputs, batch.mask),
         )
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain log p of a token at a mask."""
         place = place or 1
-        framed = framed_text(self, given.text, None, "the text")
+        framed = framed_text(self, model_input.text, None, "the text")
         if place > framed.tokens.count(self.tokenizer.mask or 0):
             raise UserError(f"there is no mask {place}; the text has {framed.tokens.count(self.tokenizer.mask or 0)}")
         inputs = self.one_row(framed)

@@ -264,7 +264,7 @@ class TextBody(NamedTuple):
 class Reads(Protocol):
     """Reads a text as one row of tokens, with a vector for each."""
 
-    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
+    def reads(self, model_input: ModelInput, *, any_length: bool = False) -> Reading:
         """Encode the input as a row. Raises UserError if it is empty, or longer than the model's maximum length unless
         `any_length`, for readings that are not run."""
 
@@ -288,7 +288,7 @@ class Predicts(Protocol):
 
 
 class Expects(Protocol):
-    def expects(self, given: ModelInput) -> list[Expected]:
+    def expects(self, model_input: ModelInput) -> list[Expected]:
         """Return the distribution after a text, or after the given part of its target; for a masked model, at each
         mask."""
 
@@ -299,12 +299,12 @@ class ScoresTokens(Protocol):
 
 
 class WritesTarget(Protocol):
-    def own_target(self, given: ModelInput, config: "DecodingConfig | None" = None) -> str:
+    def own_target(self, model_input: ModelInput, config: "DecodingConfig | None" = None) -> str:
         """Return the model's target for a text, greedily by default."""
 
 
 class Steps(Protocol):
-    def steps(self, given: ModelInput, config: "DecodingConfig | None" = None) -> Begun:
+    def steps(self, model_input: ModelInput, config: "DecodingConfig | None" = None) -> Begun:
         """Start a generation: by the model's own probabilities, or filtered and ended as the config says."""
 
 
@@ -314,18 +314,18 @@ class Streams(Protocol):
 
 
 class Judges(Protocol):
-    def judges(self, given: ModelInput) -> Judged:
+    def judges(self, model_input: ModelInput) -> Judged:
         """Predict the labels of one text or of two together, a number, or the tags of the words."""
 
 
 class Explains(Protocol):
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> "Explained":
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> "Explained":
         """Return the score of a class, a tag or a token (by default the most probable), at a word, a mask or a target
         token, as a function of the input."""
 
 
 class Aligns(Protocol):
-    def aligns(self, given: ModelInput, layer: int | None = None) -> "Alignment":
+    def aligns(self, model_input: ModelInput, layer: int | None = None) -> "Alignment":
         """Return the attention weights from each target token to each source token."""
 
     def around(self, into: str) -> tuple[list[int], list[int]]:
@@ -334,14 +334,14 @@ class Aligns(Protocol):
 
 class LooksAtPictures(Protocol):
     def looks(
-        self, given: ModelInput, layer: int | None = None, config: "DecodingConfig | None" = None
+        self, model_input: ModelInput, layer: int | None = None, config: "DecodingConfig | None" = None
     ) -> "list[SentenceLooks]":
         """Return where in a picture each word of the target looks, per sentence. The model writes the target if none is
         given."""
 
 
 class Spells(Protocol):
-    def spells(self, given: ModelInput, config: "DecodingConfig | None" = None) -> "Heard":
+    def spells(self, model_input: ModelInput, config: "DecodingConfig | None" = None) -> "Heard":
         """Transcribe a sound or a line of handwriting, with the position of each letter in it."""
 
 

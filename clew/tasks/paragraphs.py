@@ -174,15 +174,15 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         return [paragraphs[row] for row in range(len(encoded))]
 
     def looks(
-        self, given: ModelInput, layer: int | None = None, config: DecodingConfig | None = None
+        self, model_input: ModelInput, layer: int | None = None, config: DecodingConfig | None = None
     ) -> list[SentenceLooks]:
         layer_number(layer, 1)
-        picture = picture_in(given, self.reader)
-        example = Described(picture, (), tuple(given.phrases), str(given.text))
-        (written,) = self.describe([example], config or GREEDY) if given.target is None else [None]
-        sentences = written.sentences if written is not None else sentences_of(given.target or "") or [""]
+        picture = picture_in(model_input, self.reader)
+        example = Described(picture, (), tuple(model_input.phrases), str(model_input.text))
+        (written,) = self.describe([example], config or GREEDY) if model_input.target is None else [None]
+        sentences = written.sentences if written is not None else sentences_of(model_input.target or "") or [""]
         (encoded,) = self.encode([example._replace(sentences=tuple(sentences))])
-        self.check_length(encoded, str(given.text))
+        self.check_length(encoded, str(model_input.text))
         words, topics = self.weights_over_places(to_device(self.collate([encoded]), self.output.weight.device))
         looks = []
         for number, (text, ids) in enumerate(zip(sentences, encoded.sentences, strict=True)):

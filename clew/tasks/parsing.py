@@ -205,16 +205,17 @@ class ConstituencyParser(SequenceToSequence):
             for example, text in zip(examples, predictions, strict=True)
         ]
 
-    def encode_given(self, given: ModelInput) -> Sides:
+    def encode_given(self, model_input: ModelInput) -> Sides:
         """Encode a sentence whose words are separated by spaces. Its target is a tree in brackets, or the symbols of a
         tree or of the beginning of one."""
-        words = words_of(given.text)
+        words = words_of(model_input.text)
         (sides,) = self.encode_words([words])
-        symbols = self.target_symbols(given.target or "", words)
+        symbols = self.target_symbols(model_input.target or "", words)
         target = self.target.encode(symbols)
         if self.target.unknown in target:
             raise UserError(
-                f"the target {named(given.target)} is not a tree over these words, or has symbols that this parser"
+                f"the target {named(model_input.target)} is not a tree over these words, or has symbols that this"
+                " parser"
                 " cannot write; give a bracketed tree over the words, or the symbols of one"
             )
         return sides._replace(target=target)
@@ -226,16 +227,16 @@ class ConstituencyParser(SequenceToSequence):
             return target
         return symbols_of(tree, self.config) if list(tree.words) == list(words) else target
 
-    def named_sides(self, given: ModelInput, sides: Sides) -> tuple[Tokens, Tokens]:
-        words = words_of(given.text)
+    def named_sides(self, model_input: ModelInput, sides: Sides) -> tuple[Tokens, Tokens]:
+        words = words_of(model_input.text)
         return super().named_sides(
-            ModelInput(one_word_each(words), self.target_symbols(given.target or "", words)), sides
+            ModelInput(one_word_each(words), self.target_symbols(model_input.target or "", words)), sides
         )
 
-    def steps(self, given: ModelInput, config: DecodingConfig | None = None) -> Begun:
+    def steps(self, model_input: ModelInput, config: DecodingConfig | None = None) -> Begun:
         """Start a generation, up to the longest tree over the words."""
-        begun = super().steps(given, config)
-        return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(given.text))))))
+        begun = super().steps(model_input, config)
+        return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(model_input.text))))))
 
     def programs(self) -> NoReturn:
         raise UserError(

@@ -398,19 +398,19 @@ class Tagger(ReadsText, ExampleTask):
         """The metric that selects the best checkpoint."""
         return self.config.best if self.config.best != "score" else "f1" if self.scheme else "accuracy"
 
-    def judges(self, given: ModelInput) -> Judged:
-        check_not_empty(given.text)
-        words = split_words(given.text)
+    def judges(self, model_input: ModelInput) -> Judged:
+        check_not_empty(model_input.text)
+        words = split_words(model_input.text)
         (tags,) = self.tag([[word.text for word in words]])
-        tagged = TaggedText.of(given.text, words, tags, self.scheme is not None)
+        tagged = TaggedText.of(model_input.text, words, tags, self.scheme is not None)
         return Judged(
             words=tuple(JudgedWord(word.word, word.tag, word.probability) for word in tagged.words),
             spans=tuple(JudgedSpan(span.label, span.text, span.probability) for span in tagged.spans),
         )
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain the score of a tag at a word, before the CRF."""
-        words, place = [word.text for word in split_words(given.text)], place or 1
+        words, place = [word.text for word in split_words(model_input.text)], place or 1
         check_not_empty(" ".join(words))
         if place > len(words):
             raise UserError(f"there is no word {place}; the text has {len(words)}")

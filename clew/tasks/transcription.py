@@ -202,12 +202,12 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.canvas(sound)
         )
 
-    def spells(self, given: ModelInput, config: Any = None) -> Heard:
-        return self.transcribe([file_in(given, self.text_name)], TranscribeOptions(with_attention=True))[0]
+    def spells(self, model_input: ModelInput, config: Any = None) -> Heard:
+        return self.transcribe([file_in(model_input, self.text_name)], TranscribeOptions(with_attention=True))[0]
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain log p of a text, or of one of its symbols, by the sound's bands and frames."""
-        return explain_heard(self, given, of, place)
+        return explain_heard(self, model_input, of, place)
 
 
 def train_spoken_vocabularies(

@@ -306,11 +306,11 @@ class TreeClassifier(ExampleTask):
         """Return why it lacks a capability of models that read texts."""
         return "reads trees, not texts" if capability in ("reads", "vectors") else None
 
-    def judges(self, given: ModelInput) -> Judged:
+    def judges(self, model_input: ModelInput) -> Judged:
         """Classify a bracketed tree."""
-        if not given.text.strip():
+        if not model_input.text.strip():
             raise no_text()
-        (answer,) = self.classify([unlabelled(given.text, "the tree")])
+        (answer,) = self.classify([unlabelled(model_input.text, "the tree")])
         return Judged(answer.labels, answer.probabilities)
 
     def programs(self) -> NoReturn:

@@ -57,8 +57,8 @@ class AnyModule:
     def name(self) -> str:
         return type(self.original).__name__
 
-    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
-        call = self.call_of(given)
+    def reads(self, model_input: ModelInput, *, any_length: bool = False) -> Reading:
+        call = self.call_of(model_input)
         value = call.value
         if is_ids(value):
             ids = tuple(value.flatten().tolist())
@@ -66,18 +66,18 @@ class AnyModule:
         else:
             places = value.shape[:-1].numel()
             ids, tokens = (), tuple(map(str, range(1, places + 1)))
-        return Reading(self, given.text if self.inputs is None else "", tokens, ids, call)
+        return Reading(self, model_input.text if self.inputs is None else "", tokens, ids, call)
 
-    def call_of(self, given: ModelInput) -> Call:
+    def call_of(self, model_input: ModelInput) -> Call:
         """Return the arguments that the module is called with."""
         if self.inputs is not None:
-            if given.text:
+            if model_input.text:
                 raise UserError("text= and inputs= exclude each other; give one of them")
             return self.checked(as_call(self.inputs))
         if self.tokenizer is None:
             raise UserError(f"{self.name} reads tensors; give inputs= as it takes them, or text= with a tokenizer=")
-        check_is_text(given.text, "text")
-        if not given.text.strip() or not (ids := encoded(self.tokenizer, given.text)):
+        check_is_text(model_input.text, "text")
+        if not model_input.text.strip() or not (ids := encoded(self.tokenizer, model_input.text)):
             raise no_text()
         parameter = next(self.module.parameters(), None)
         return self.checked(Call((torch.tensor([ids], device=None if parameter is None else parameter.device),), {}, 0))
@@ -184,10 +184,10 @@ class AnyModule:
         """Whether the module is a clew body."""
         return hasattr(self.module, "embedding") and hasattr(self.module, "levels")
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain one number of the output: entry `of`, counted from 0, of the vector at a place; by default the
         largest entry at the last place."""
-        reading = self.reads(given)
+        reading = self.reads(model_input)
         call: Call = reading.batch
         with torch.no_grad():
             output = self.output(call)
@@ -203,8 +203,8 @@ class AnyModule:
         what = f"entry {entry} of what {self.name} gives at place {place}"
         own = (True,) * len(reading.tokens)
 
-        def score(given: Call) -> Tensor:
-            return self.output(given)[place - 1, entry][None]
+        def score(call: Call) -> Tensor:
+            return self.output(call)[place - 1, entry][None]
 
         return ExplainedModule(self.module, call, score, reading.tokens, own, what, None, embedding, movable=False)
 

@@ -103,25 +103,30 @@ class WritesFromInput(SequenceToSequence):
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": str(example.input), "target": example.target, "prediction": prediction}
 
-    def one_row(self, given: ModelInput) -> tuple[Any, SequenceBatch]:
-        target = without({self.end}, self.target.encode(given.target or ""))
-        sides: Any = InputSides(self.reader.measured(file_in(given, self.text_name)), target)
-        self.check_length(sides, given.text)
+    def one_row(self, model_input: ModelInput) -> tuple[Any, SequenceBatch]:
+        target = without({self.end}, self.target.encode(model_input.target or ""))
+        sides: Any = InputSides(self.reader.measured(file_in(model_input, self.text_name)), target)
+        self.check_length(sides, model_input.text)
         return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
 
-    def named_sides(self, given: ModelInput, sides: Any) -> tuple[Tokens, Tokens]:
-        names = self.reader.places(given.text, sides.source.length)
-        target = tokens_of(self.target, given.target or "", sides.target)
+    def named_sides(self, model_input: ModelInput, sides: Any) -> tuple[Tokens, Tokens]:
+        names = self.reader.places(model_input.text, sides.source.length)
+        target = tokens_of(self.target, model_input.target or "", sides.target)
         return Tokens(names, names, [*range(len(names))]), with_marks(target, [], [self.target.token(self.end)])
 
-    def source_layout(self, given: ModelInput, sides: Any) -> Layout:
-        return self.reader.layout(given.text, sides.source.length)
+    def source_layout(self, model_input: ModelInput, sides: Any) -> Layout:
+        return self.reader.layout(model_input.text, sides.source.length)
 
     def explained(
-        self, given: ModelInput, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
+        self,
+        model_input: ModelInput,
+        reading: Reading,
+        score: Callable[[Any], Tensor],
+        own: tuple[bool, ...],
+        what: str,
     ) -> Explained:
         """Explain a score by the numbers that the encoder's embedding reads."""
-        canvas, tap = self.reader.canvas(given.text), "body.encoder.embedding.given"
+        canvas, tap = self.reader.canvas(model_input.text), "body.encoder.embedding.given"
         return Explained.of_input(self, reading.batch.source, score, what, reading.places, canvas, tap)
 
     def source_ids(self, sides: Any) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from clew.tasks.shared.input_reading import GIVEN
 from clew.tasks.uses.explaining import Explained
 
 
-def explain_heard(task: Any, given: ModelInput, of: str | None, place: int | None) -> Explained:
+def explain_heard(task: Any, model_input: ModelInput, of: str | None, place: int | None) -> Explained:
     """Explain log p of a text, summed over all paths that collapse to it (without a text, that of the best path):
 
         log sum over paths that collapse to the text of prod_t softmax(logits_t)[path_t]
@@ -21,7 +21,7 @@ def explain_heard(task: Any, given: ModelInput, of: str | None, place: int | Non
     With a `place`, explain log softmax(logits_t)[symbol] of that symbol of the text, at the frame t of its best
     alignment with the highest probability.
     """
-    encoded, batch = task.one_row(given)
+    encoded, batch = task.one_row(model_input)
     with torch.no_grad():
         logits = task.logits(batch)
     ids = (
@@ -50,13 +50,13 @@ def explain_heard(task: Any, given: ModelInput, of: str | None, place: int | Non
         symbol, log_probs = ids[place - 1], logits[0].log_softmax(-1)
         is_own = task.ctc.align(logits, targets).labels[0] == place - 1
         frame = int(log_probs[:, symbol].masked_fill(~is_own, -torch.inf).argmax())
-        layout = task.reader.layout(given.text, encoded.input.length)
+        layout = task.reader.layout(model_input.text, encoded.input.length)
         what = f"log p of {task.target.piece(symbol)!r} at {layout.names[frame]}, symbol {place} of {text!r}"
 
         def score(inputs: Any) -> Tensor:
             return logits_of(inputs)[:, frame].log_softmax(-1)[:, symbol]
 
-    layout, canvas = task.reader.layout(given.text, encoded.input.length), task.reader.canvas(given.text)
+    layout, canvas = task.reader.layout(model_input.text, encoded.input.length), task.reader.canvas(model_input.text)
     return Explained.of_input(task, batch.inputs, score, what, layout, canvas, GIVEN)
 
 

@@ -14,11 +14,11 @@ def places_read(task: Any, row: Any) -> int:
     return length
 
 
-def file_in(given: ModelInput, what: str) -> Any:
+def file_in(model_input: ModelInput, what: str) -> Any:
     """Return the file to read; raise an error if there is none, named by its kind, such as `sound`."""
-    if not given.text:
+    if not model_input.text:
         raise UserError(f"there is no {what} to read; name a file")
-    return given.text
+    return model_input.text
 
 
 class TakesPlaces:

@@ -33,16 +33,16 @@ class ReadsInput(RunsBody, TakesPlaces):
     def collate(self, examples: Any) -> Any:
         raise NotImplementedError
 
-    def one_row(self, given: ModelInput) -> tuple[Any, Any]:
+    def one_row(self, model_input: ModelInput) -> tuple[Any, Any]:
         """Return an input, encoded and as a batch of one row."""
-        encoded = self.without_target(file_in(given, self.text_name))
-        self.check_length(encoded, given.text)
+        encoded = self.without_target(file_in(model_input, self.text_name))
+        self.check_length(encoded, model_input.text)
         return encoded, to_device(self.collate([encoded]), self.body.embedding.like.device)
 
-    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
-        encoded, batch = self.one_row(given)
-        layout = self.reader.layout(given.text, encoded.input.length)
-        return Reading(self, given.text, layout.names, (), batch, limit=self.body.max_length, layout=layout)
+    def reads(self, model_input: ModelInput, *, any_length: bool = False) -> Reading:
+        encoded, batch = self.one_row(model_input)
+        layout = self.reader.layout(model_input.text, encoded.input.length)
+        return Reading(self, model_input.text, layout.names, (), batch, limit=self.body.max_length, layout=layout)
 
     def carries(self, reading: Reading) -> Carried | None:
         """The embedding's output is read vector by vector, because a picture's network reads the whole picture at

@@ -116,14 +116,14 @@ class InputClassifier(ReadsInput, PooledClassifier):
         merges = capability == "reads" and len(getattr(self.body, "blocks", ()))
         return "merges places of a picture, so that single places have no vectors" if merges else None
 
-    def judges(self, given: ModelInput) -> Judged:
-        (answer,) = self.judge_inputs([given.text])
+    def judges(self, model_input: ModelInput) -> Judged:
+        (answer,) = self.judge_inputs([model_input.text])
         return Judged(answer.labels, answer.probabilities, answer.number)
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain the logit of a class by the input's numbers; for regression, the predicted number."""
         check_no_place(place)
-        encoded, batch = self.one_row(given)
+        encoded, batch = self.one_row(model_input)
 
         def logits(inputs: Any) -> Tensor:
             return self.logits(batch._replace(inputs=inputs, mask=None))
@@ -136,8 +136,8 @@ class InputClassifier(ReadsInput, PooledClassifier):
             batch.inputs,
             lambda inputs: logits(inputs)[:, label],
             what,
-            self.reader.layout(given.text, encoded.input.length),
-            self.reader.canvas(given.text),
+            self.reader.layout(model_input.text, encoded.input.length),
+            self.reader.canvas(model_input.text),
             GIVEN,
             unit="" if is_number else "nats",
         )

@@ -45,18 +45,18 @@ class ReadsGraph:
     def check_length(self, encoded: Any, place: str) -> None:
         raise NotImplementedError
 
-    def sentence_of(self, given: ModelInput) -> Sentence:
+    def sentence_of(self, model_input: ModelInput) -> Sentence:
         """Return the first sentence of CoNLL-U, or the words of a text in no such format."""
-        check_not_empty(given.text)
-        sentences = parse_conllu(given.text, "the text")
+        check_not_empty(model_input.text)
+        sentences = parse_conllu(model_input.text, "the text")
         return (
             sentences[0]
             if sentences
-            else Sentence(tuple(word.text for word in spaced_words(given.text)), id="the text")
+            else Sentence(tuple(word.text for word in spaced_words(model_input.text)), id="the text")
         )
 
-    def one_row(self, given: ModelInput) -> tuple[Sentence, Any, Any]:
-        sentence = self.sentence_of(given)
+    def one_row(self, model_input: ModelInput) -> tuple[Sentence, Any, Any]:
+        sentence = self.sentence_of(model_input)
         (encoded,) = self.encode_graphs([sentence])
         self.check_length(encoded, sentence.id)
         return sentence, encoded, to_device(self.collate([encoded]), self.output.weight.device)
@@ -65,12 +65,19 @@ class ReadsGraph:
         """Return the arguments for the body."""
         return (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
 
-    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
-        sentence, encoded, batch = self.one_row(given)
+    def reads(self, model_input: ModelInput, *, any_length: bool = False) -> Reading:
+        sentence, encoded, batch = self.one_row(model_input)
         ids, tokenizer = tuple(encoded.words.tokens), self.reader.tokenizer
         layout = Layout(tuple(sentence.words), "word")
         return Reading(
-            self, given.text, layout.names, ids, batch, tokenizer=tokenizer, limit=self.body.max_length, layout=layout
+            self,
+            model_input.text,
+            layout.names,
+            ids,
+            batch,
+            tokenizer=tokenizer,
+            limit=self.body.max_length,
+            layout=layout,
         )
 
     def runs(self, reading: Reading) -> Tensor:
@@ -89,16 +96,16 @@ class ReadsGraph:
     def entrance(self, reading: Reading) -> str:
         return "body.embedding"
 
-    def judges(self, given: ModelInput) -> Judged:
-        sentence = self.sentence_of(given)
+    def judges(self, model_input: ModelInput) -> Judged:
+        sentence = self.sentence_of(model_input)
         (labels,) = self.label([sentence])
         words = zip(sentence.words, labels, strict=True)
         return Judged(words=tuple(JudgedWord(word, label, share) for word, (label, share) in words))
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain the score of a label at a word by all words; the graph is kept."""
         place = place or 1
-        sentence, _, batch = self.one_row(given)
+        sentence, _, batch = self.one_row(model_input)
         if place > len(sentence.words):
             raise UserError(f"there is no word {place}; the sentence has {len(sentence.words)}")
 

@@ -30,17 +30,17 @@ def why_not_drawn(reader: InputReader) -> str | None:
     return None if is_drawable else f"reads each {reader.unit} of a picture of any size, which is not drawn"
 
 
-def picture_in(given: ModelInput, reader: InputReader) -> Any:
+def picture_in(model_input: ModelInput, reader: InputReader) -> Any:
     """Return the picture as `reader` takes it: with boxes if it reads regions, else without."""
-    file = file_in(given, "picture")
+    file = file_in(model_input, "picture")
     if not reader.reads_boxes:
-        if given.boxes:
+        if model_input.boxes:
             raise UserError(
                 f"boxes are for models that read regions, but this model reads whole pictures ({reader.name}); leave"
                 " boxes out"
             )
         return file
-    boxes = given.boxes or getattr(file, "boxes", ())
+    boxes = model_input.boxes or getattr(file, "boxes", ())
     if not boxes:
         raise UserError(
             f"{file}: this model reads the regions of a picture; give their boxes, such as"

@@ -38,10 +38,10 @@ class ReadsText(RunsBody):
     def vectors(self) -> TextBody:
         return TextBody(self.body, self.reader)
 
-    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
-        check_is_text(given.text, "text")
+    def reads(self, model_input: ModelInput, *, any_length: bool = False) -> Reading:
+        check_is_text(model_input.text, "text")
         reader, limit = self.vectors().reader, self.body.max_length
-        encoded, spans = encode_text(reader, given.text, masked=self.reads_masks)
+        encoded, spans = encode_text(reader, model_input.text, masked=self.reads_masks)
         if limit is not None and len(encoded.tokens) > limit and not any_length:
             raise UserError(
                 f"the text has {len(encoded.tokens)} tokens, but the model has only {limit} positions; shorten it"
@@ -49,7 +49,14 @@ class ReadsText(RunsBody):
         batch = to_device(reader.collate([encoded]), self.body.embedding.like.device)
         names = tuple(map(reader.tokenizer.token, encoded.tokens))
         return Reading(
-            self, given.text, names, tuple(encoded.tokens), batch, spans=spans, tokenizer=reader.tokenizer, limit=limit
+            self,
+            model_input.text,
+            names,
+            tuple(encoded.tokens),
+            batch,
+            spans=spans,
+            tokenizer=reader.tokenizer,
+            limit=limit,
         )
 
     def carries(self, reading: Reading) -> Carried | None:

@@ -53,18 +53,18 @@ class ReadsAndWrites(ExampleTask):
         """Return the encoder and its reader."""
         return TextBody(self.body.encoder, SourceReader(self.source, self.source_end))
 
-    def one_row(self, given: ModelInput) -> "tuple[Sides, SequenceBatch]":
+    def one_row(self, model_input: ModelInput) -> "tuple[Sides, SequenceBatch]":
         """Return a source and its target (empty if not given) as ids and as a batch of one row."""
-        if not given.text.strip():
+        if not model_input.text.strip():
             raise no_text()
-        for text in (given.text, given.target or ""):
+        for text in (model_input.text, model_input.target or ""):
             check_is_text(text, "text")
-        sides = self.encode_given(given)
+        sides = self.encode_given(model_input)
         self.check_length(sides, "the text")
         return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
 
-    def encode_given(self, given: ModelInput) -> "Sides":
-        sides: Sides = self.encode([Pair(given.text, given.target or "", into=given.into)])[0]
+    def encode_given(self, model_input: ModelInput) -> "Sides":
+        sides: Sides = self.encode([Pair(model_input.text, model_input.target or "", into=model_input.into)])[0]
         return sides
 
     def source_ids(self, sides: "Sides") -> tuple[int, ...]:
@@ -77,22 +77,24 @@ class ReadsAndWrites(ExampleTask):
         tokenizer: Tokenizer = self.source
         return tokenizer
 
-    def named_sides(self, given: ModelInput, sides: "Sides") -> tuple[Tokens, Tokens]:
+    def named_sides(self, model_input: ModelInput, sides: "Sides") -> tuple[Tokens, Tokens]:
         """Return the tokens at each place of a source and of its target."""
-        before, after = self.around(given.into)
-        source = tokens_of(self.source, given.text, sides.source[len(before) : -len(after)])
-        target = tokens_of(self.target, given.target or "", sides.target)
+        before, after = self.around(model_input.into)
+        source = tokens_of(self.source, model_input.text, sides.source[len(before) : -len(after)])
+        target = tokens_of(self.target, model_input.target or "", sides.target)
         marks = ([self.source.token(id) for id in ids] for ids in (before, after))
         return with_marks(source, *marks), with_marks(target, [], [self.target.token(self.end)])
 
-    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
+    def reads(self, model_input: ModelInput, *, any_length: bool = False) -> Reading:
         """Read a source with the given target, or with the model's best one."""
-        given = given if given.target is not None else given._replace(target=self.own_target(given))
-        sides, batch = self.one_row(given)
-        source, target = self.named_sides(given, sides)
+        model_input = (
+            model_input if model_input.target is not None else model_input._replace(target=self.own_target(model_input))
+        )
+        sides, batch = self.one_row(model_input)
+        source, target = self.named_sides(model_input, sides)
         return Reading(
             model=self,
-            text=given.text,
+            text=model_input.text,
             tokens=tuple(source.texts),
             ids=self.source_ids(sides),
             batch=batch,
@@ -102,7 +104,7 @@ class ReadsAndWrites(ExampleTask):
             target=self.target,
             begin=self.target.token(self.start),
             limit=self.body.max_length,
-            layout=self.source_layout(given, sides),
+            layout=self.source_layout(model_input, sides),
         )
 
     def runs(self, reading: Reading) -> Tensor:
@@ -141,9 +143,9 @@ class ReadsAndWrites(ExampleTask):
         ids = torch.tensor(reading.written_ids)
         return [Predicted(reading.written, range(len(ids)), ids, reading.forward()[0], self.log_probs, self.target)]
 
-    def expects(self, given: ModelInput) -> list[Expected]:
+    def expects(self, model_input: ModelInput) -> list[Expected]:
         """Return the distribution of the token after the given part of the target."""
-        _, batch = self.one_row(given)
+        _, batch = self.one_row(model_input)
         return [Expected(self.log_probs(self.decode(batch)[0][0, -1]), self.target)]
 
     def scores_tokens(self, reading: Reading) -> TokenScores:
@@ -156,14 +158,14 @@ class ReadsAndWrites(ExampleTask):
             levels=lambda: self.decoder_levels(reading.batch),
         )
 
-    def own_target(self, given: ModelInput, config: DecodingConfig | None = None) -> str:
-        _, batch = self.one_row(given._replace(target=None))
+    def own_target(self, model_input: ModelInput, config: DecodingConfig | None = None) -> str:
+        _, batch = self.one_row(model_input._replace(target=None))
         with evaluating([self]):
             (hypotheses,) = self.write(batch, config or GREEDY)
         return hypotheses[0].text if hypotheses else ""
 
-    def steps(self, given: ModelInput, config: DecodingConfig | None = None) -> Begun:
-        _, batch = self.one_row(given._replace(target=None))
+    def steps(self, model_input: ModelInput, config: DecodingConfig | None = None) -> Begun:
+        _, batch = self.one_row(model_input._replace(target=None))
         if config is not None:
             self.check_decoding(config)
         stepper = self.stepper(batch, covering=config is not None and config.covers)
@@ -178,16 +180,16 @@ class ReadsAndWrites(ExampleTask):
             limit=self.body.max_length,
         )
 
-    def aligns(self, given: ModelInput, layer: int | None = None) -> Alignment:
-        sides, batch = self.one_row(given)
-        source, target = self.named_sides(given, sides)
+    def aligns(self, model_input: ModelInput, layer: int | None = None) -> Alignment:
+        sides, batch = self.one_row(model_input)
+        source, target = self.named_sides(model_input, sides)
         with evaluating([self]):
             weights = attention_weights(self, batch, layer)[0].cpu()
         return Alignment(source, target, shared_out(weights[: len(target.texts)], len(source.texts)))
 
-    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+    def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain log p of a target token, given the source and the tokens before it, by the source's places."""
-        reading, place = self.reads(given), place or 1
+        reading, place = self.reads(model_input), place or 1
         if place > len(reading.written):
             raise UserError(f"there is no token {place} in the target; it has {len(reading.written)} with its end")
         batch = reading.batch
@@ -205,18 +207,23 @@ class ReadsAndWrites(ExampleTask):
             if of is None
             else chosen_token(self.target, log_probs_at_place, batch.source, of)
         )
-        before, after = (len(marks) for marks in self.around(given.into))
+        before, after = (len(marks) for marks in self.around(model_input.into))
         own = tuple(before <= at < len(reading.tokens) - after for at in range(len(reading.tokens)))
         what = f"log p of {self.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
-        return self.explained(given, reading, lambda rows: log_probs_at_place(rows)[:, token], own, what)
+        return self.explained(model_input, reading, lambda rows: log_probs_at_place(rows)[:, token], own, what)
 
     def explained(
-        self, given: ModelInput, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
+        self,
+        model_input: ModelInput,
+        reading: Reading,
+        score: Callable[[Any], Tensor],
+        own: tuple[bool, ...],
+        what: str,
     ) -> Explained:
         """Explain a score of sources by the output of the encoder's embedding."""
         embedding = "body.encoder.embedding"
         return Explained(self, reading.batch.source, score, reading.tokens, own, what, self.source_tokenizer, embedding)
 
-    def source_layout(self, given: ModelInput, sides: "Sides") -> Layout | None:
+    def source_layout(self, model_input: ModelInput, sides: "Sides") -> Layout | None:
         """Return how the places of a source are arranged, or None for a text."""
         return None
