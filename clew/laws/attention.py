@@ -1,5 +1,4 @@
-"""Laws of scores and position encodings, in addition to those of sequence layers, which an attention layer made of them
-obeys."""
+"""Laws of scores and position encodings. An attention layer built from them also obeys the laws of sequence layers."""
 
 import torch
 from torch import Tensor
@@ -27,7 +26,7 @@ def score_contract(build: Build, sizes: Sizes) -> None:
 
 
 def pairs(build: Build, sizes: Sizes) -> None:
-    """The score of a query and a key does not depend on other keys, queries, heads or rows, so that masked keys have no
+    """The score of a query and a key does not depend on other keys, queries, heads or rows, so masked keys have no
     influence."""
     case = Case("pairs", build, sizes)
     query, key, positions = draw_pairs(case)
@@ -75,8 +74,8 @@ def hidden_keys(build: Build, sizes: Sizes) -> None:
     case = Case("hidden keys", build, sizes)
     query, key, positions = draw_pairs(case)
     value, width = case.randn(*key.shape), key.shape[2]
-    seen = [case.randint(1, width) for _ in range(sizes.batch)]
-    visible = (torch.arange(width) < torch.tensor(seen)[:, None])[:, None, None, :]
+    num_visible = [case.randint(1, width) for _ in range(sizes.batch)]
+    visible = (torch.arange(width) < torch.tensor(num_visible)[:, None])[:, None, None, :]
     attention = Attention(case.module)
     weights: list[Tensor] = []
     nowhere = torch.zeros(1, sizes.length, dtype=torch.long)
@@ -91,9 +90,10 @@ def hidden_keys(build: Build, sizes: Sizes) -> None:
         "the weight of hidden keys", torch.zeros_like(weights[0][hidden]), weights[0][hidden], axes=("hidden key",)
     )
     case.same("the sum of the weights", torch.ones_like(weights[0].sum(-1)), weights[0].sum(-1), axes=PAIR)
-    shown = visible.mT
+    visible_keys = visible.mT
     changed = attend(
-        torch.where(shown, key, 10 * case.randn(*key.shape)), torch.where(shown, value, 10 * case.randn(*key.shape))
+        torch.where(visible_keys, key, 10 * case.randn(*key.shape)),
+        torch.where(visible_keys, value, 10 * case.randn(*key.shape)),
     )
     case.same("the context when hidden keys change", context, changed, axes=("row", "head", "query", "feature"))
 
@@ -110,8 +110,8 @@ def position_contract(build: Build, sizes: Sizes) -> None:
             case.fail(f"it implements {method}, but {flag} is False, so {method} is never called; set {flag} = True")
     if (position.biases or position.adds_values) and not position.in_layers:
         case.fail(
-            "it acts on scores or values, but in_layers is False, so no attention layer is given it; set in_layers ="
-            " True"
+            "it acts on scores or values, but in_layers is False, so attention layers do not receive it; set"
+            " in_layers = True"
         )
     shared = torch.arange(sizes.length)[None]
     each = shared.expand(sizes.batch, -1)
@@ -128,7 +128,7 @@ def position_contract(build: Build, sizes: Sizes) -> None:
     if position.biases:
         scores = position.scores(query, each, each)
         if tuple(scores.expand(sizes.batch, HEADS, -1, -1).shape[2:]) != (sizes.length, sizes.length):
-            case.fail(f"scores must give (batch, heads, query, key), not {tuple(scores.shape)}")
+            case.fail(f"scores must return (batch, heads, query, key), not {tuple(scores.shape)}")
 
 
 def shifting(build: Build, sizes: Sizes) -> None:
@@ -159,12 +159,13 @@ def content(build: Build, sizes: Sizes) -> None:
         return
     query = case.randn(sizes.batch, HEADS, sizes.length, sizes.dim)
     index = torch.arange(sizes.length)[None]
-    added, other = (case.module.scores(q, index, index) for q in (query, 10 * query + 1))
-    case.same("scores of another query", added, other, axes=PAIR)
+    added, added_to_other = (case.module.scores(q, index, index) for q in (query, 10 * query + 1))
+    case.same("scores of another query", added, added_to_other, axes=PAIR)
 
 
 def draw_pairs(case: Case) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries of width input_dim, one more key than queries of width dim, and the place of each key for every query."""
+    """Return random queries of width input_dim, one more key than queries, of width dim, and the positions of the
+    keys."""
     sizes = case.sizes
     query = case.randn(sizes.batch, HEADS, sizes.length, sizes.input_dim)
     key = case.randn(sizes.batch, HEADS, sizes.length + 1, sizes.dim)

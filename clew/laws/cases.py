@@ -1,7 +1,8 @@
 """One trial of a law: the module in float64, random inputs from a seed, and comparisons that report where two values
 differ.
 
-Knows no law. The module may be anything called like a sequence layer: `(inputs, mask, state) -> (y, state)`.
+This file knows no law. The module is anything that is called like a sequence layer: `(inputs, mask, state) -> (y,
+state)`.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ class Broken(Exception):
 
 
 class Chunk(NamedTuple):
-    """A chunk of input; a row's real positions come first."""
+    """A chunk of input. The real positions of a row come first."""
 
     inputs: Tensor
     mask: Tensor | None = None
@@ -77,7 +78,7 @@ class Case:
         raise Broken(self.law, sentence, self.sizes)
 
     def fresh(self, seed: int) -> Any:
-        """The module in float64, with noise in all weights, since initial zeros and ones could hide an effect."""
+        """Return a new module in float64, with noise in all weights: initial zeros and ones could hide an effect."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             module = self.build(self.sizes)
@@ -119,12 +120,12 @@ class Case:
         return torch.randn(*shape, dtype=torch.float64, generator=self.generator)
 
     def randint(self, low: int, high: int) -> int:
-        """A random integer from low to high, both included."""
+        """Return a random integer from low to high, both included."""
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     def draw(self, batch: int | None = None, length: int | None = None) -> Tensor:
-        """Random inputs (batch, length, input_dim); for a body tokens (batch, length) or vectors (batch, length,
-        width)."""
+        """Return random inputs (batch, length, input_dim); for a body, tokens (batch, length) or vectors (batch,
+        length, width)."""
         batch = self.sizes.batch if batch is None else batch
         length = self.sizes.length if length is None else length
         if self.reads_tokens:
@@ -132,40 +133,40 @@ class Case:
         return self.randn(batch, length, self.module.embedding.width if self.is_body else self.sizes.input_dim)
 
     def garbage(self, like: Tensor) -> Tensor:
-        """Garbage for positions that must not be read."""
+        """Return garbage for positions that must not be read."""
         if self.reads_tokens:
             return torch.randint(self.module.vocabulary, like.shape, generator=self.generator)
         return 10 * self.randn(*like.shape)
 
     def start(self, batch: int, capacity: int | None = None) -> State:
-        """The initial state."""
+        """Return the initial state."""
         if self.is_body:
             return self.module.initial_state(batch, capacity=capacity)
         return self.module.initial_state(batch, capacity=capacity, like=self.randn(1))
 
     def cut(self, x: Tensor, counts: Sequence[Sequence[int]]) -> list[Chunk]:
-        """`x` in chunks: chunk k has the next `counts[k][row]` positions of each row, followed by garbage."""
+        """Cut `x` into chunks: chunk k has the next `counts[k][row]` positions of each row, followed by garbage."""
         starts = torch.zeros(len(x), dtype=torch.long)
         chunks = []
         for count in counts:
-            taken = torch.tensor(count)
-            longest = int(taken.max()) if len(taken) else 0
+            num_taken = torch.tensor(count)
+            longest = int(num_taken.max()) if len(num_taken) else 0
             steps = torch.arange(longest)
-            mask = steps < taken[:, None]
+            mask = steps < num_taken[:, None]
             index = torch.where(mask, starts[:, None] + steps, 0)
             rows = torch.arange(len(x))[:, None]
             piece = x[rows, index] if longest else x[:, :0]
             chunks.append(Chunk(self.hide(piece, mask), None if bool(mask.all()) else mask))
-            starts = starts + taken
+            starts = starts + num_taken
         return chunks
 
     def hide(self, x: Tensor, mask: Tensor) -> Tensor:
-        """`x` with garbage at padding."""
+        """Replace the padding of `x` by garbage."""
         return torch.where((mask > 0).view(*mask.shape, *[1] * (x.dim() - 2)), x, self.garbage(x))
 
     def cuts(self, batch: int, length: int) -> dict[str, list[list[int]]]:
-        """Ways to cut rows of `length` into chunks: single steps, two halves, and ragged chunks with different cuts in
-        each row."""
+        """Return ways to cut rows of `length` into chunks: single steps, two halves, and ragged chunks with different
+        cuts in each row."""
         middle = self.randint(0, length)
         first = [self.randint(0, length) for _ in range(batch)]
         second = [self.randint(0, length - taken) for taken in first]
@@ -177,7 +178,7 @@ class Case:
         }
 
     def read(self, *chunks: Chunk, state: State = None, module: Any = None) -> Reading:
-        """Run the module over chunks, carrying the state."""
+        """Run the module over the chunks in order, passing the state on."""
         module = self.module if module is None else module
         rows: list[list[Tensor]] = [[] for _ in range(len(chunks[0].inputs))]
         for inputs, mask in chunks:
@@ -187,21 +188,23 @@ class Case:
         return Reading([torch.cat(row) for row in rows], state)
 
     def gradients(self, rows: Sequence[Tensor], weights: Sequence[Tensor], x: Tensor) -> dict[str, Tensor]:
-        """The gradients of sum(weights * rows) with respect to x (unless tokens) and every parameter, by name; zero
-        without a path."""
-        named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        """Return the gradients of sum(weights * rows), by name, with respect to every parameter and to x (unless x has
+        tokens). A gradient without a path is zero."""
+        tensors = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if x.requires_grad:
-            named["x"] = x
+            tensors["x"] = x
         total = torch.stack([(row * weight).sum() for row, weight in zip(rows, weights, strict=True)]).sum()
-        if not named or not total.requires_grad:
+        if not tensors or not total.requires_grad:
             return {}
-        found = torch.autograd.grad(total, list(named.values()), allow_unused=True, retain_graph=True)
-        return {n: torch.zeros_like(v) if g is None else g for (n, v), g in zip(named.items(), found, strict=True)}
+        gradients = torch.autograd.grad(total, list(tensors.values()), allow_unused=True, retain_graph=True)
+        return {
+            n: torch.zeros_like(v) if g is None else g for (n, v), g in zip(tensors.items(), gradients, strict=True)
+        }
 
     def same(
         self, what: str, expected: Tensor, actual: Tensor, axes: Sequence[str] = PLACES, near: float = TOLERANCE
     ) -> None:
-        """Raise Broken if the two differ, with the difference and its place."""
+        """Raise Broken if the two tensors differ, with the largest difference and its index."""
         if expected.shape != actual.shape:
             self.fail(f"{what}: the shapes are {tuple(expected.shape)} and {tuple(actual.shape)}")
         if not expected.numel():

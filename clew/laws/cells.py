@@ -1,4 +1,4 @@
-"""Laws of cells, in addition to those of sequence layers, which `Recurrent(cell)` obeys."""
+"""Laws of cells. `Recurrent(cell)` also obeys the laws of sequence layers."""
 
 import torch
 from torch import Tensor
@@ -35,7 +35,8 @@ def cell_contract(build: Build, sizes: Sizes) -> None:
     check_state(case, "a step", result[1])
     if outline(result[1]) != outline(initial):
         case.fail(
-            f"a step turned a state of the form {outline(initial)} into {outline(result[1])}; the form must not change"
+            f"a step changed the structure of the state from {outline(initial)} to {outline(result[1])}; it must stay"
+            " the same"
         )
 
 
@@ -47,7 +48,7 @@ def remembering(build: Build, sizes: Sizes) -> None:
         (gradient,) = torch.autograd.grad(case.module(x)[0][:, -1].sum(), x)
         if bool((gradient[:, :-1] != 0).any()):
             return
-    case.fail("y at the last position does not depend on x at any earlier one; a step must use the state it is given")
+    case.fail("y at the last position does not depend on x at any earlier one; a step must use its state")
 
 
 def stacking(build: Build, sizes: Sizes) -> None:
@@ -87,7 +88,7 @@ def late_features(build: Build, sizes: Sizes) -> None:
 
 
 def outline(tree: Tree) -> str:
-    """The structure of a tree: its containers, and the shape of every tensor."""
+    """Return the structure of a tree: its containers, and the shape of every tensor."""
     if isinstance(tree, Tensor):
         return str(tuple(tree.shape))
     if tree is None:
@@ -103,8 +104,8 @@ def outline(tree: Tree) -> str:
 def _check_input(case: Case, leaf: Tensor) -> None:
     if tuple(leaf.shape[:2]) != (case.sizes.batch, case.sizes.length):
         case.fail(
-            f"inputs(x) gave a tensor of shape {tuple(leaf.shape)}; it must begin with (batch, length), "
-            "or stand in a Fixed where it has no length"
+            f"inputs(x) returned a tensor of shape {tuple(leaf.shape)}; its shape must begin with (batch, length); wrap"
+            " a tensor without length in Fixed"
         )
 
 

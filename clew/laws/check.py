@@ -1,5 +1,5 @@
-"""Check members of the tables against the laws, from the smallest sizes upward, so that a failure is reported with its
-smallest case."""
+"""Check members of the tables against the laws, from the smallest sizes upward, so that the smallest failing case is
+reported."""
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from clew.laws.encoder_decoders import CONDITIONED_LAWS, SOURCE_LAWS, Conditione
 from clew.laws.graphs import GRAPH_LAWS, OverNodes
 from clew.laws.grids import GRID_LAWS, OverGrids
 from clew.laws.sequences import BODY_LAWS, SEQUENCE_LAWS
-from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried
+from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_task_case
 from clew.laws.trees import TREE_LAWS, OverVectors
 from clew.laws.vectors import CHARACTER_LAWS, NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
@@ -73,7 +73,7 @@ class Result(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A law, and the builder of the modules that it is tried on."""
+    """A law, and the builder of the modules to check."""
 
     where: str
     law: Law
@@ -81,21 +81,21 @@ class Trial(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A table whose members have laws: how to build a member, for which widths (input_dim, dim), and its laws. `others`
-    are other ways to build it, which have to obey the same laws."""
+    """A table whose members have laws: how to build a member, for which widths (input_dim, dim), and its laws.
+    `variants` are other ways to build it, which must obey the same laws."""
 
     table: Mapping[str, Any]
     signature: str
     widths: tuple[tuple[int, int], ...]
     build: Callable[[Any, Sizes], Any]
     trials: Callable[[Build, Any], Iterator[Trial]]
-    others: Callable[[Any], dict[str, Callable[[Any, Sizes], Any]]] = lambda member: {}
+    variants: Callable[[Any], dict[str, Callable[[Any, Sizes], Any]]] = lambda member: {}
 
     def all_trials(self, member: Any, example: Any) -> Iterator[Trial]:
         yield from self.trials(lambda sizes: self.build(member, sizes), example)
-        for other, build in self.others(member).items():
-            for where, law, made in self.trials(partial(build, member), example):
-                yield Trial(where + other, law, made)
+        for variant, build in self.variants(member).items():
+            for where, law, build_sized in self.trials(partial(build, member), example):
+                yield Trial(where + variant, law, build_sized)
 
 
 def check_table_entry(kind: str, name: str, member: Any, only: str | None = None) -> list[Result]:
@@ -133,8 +133,8 @@ def check_additions(run_user_code: Callable[[], object]) -> list[Result]:
 
 
 def _first_built(family: Kind, member: Any) -> tuple[Any, Broken | None]:
-    """The smallest sizes that the member accepts, with the built module. A ValueError or AssertionError only refuses a
-    width; any other exception is a failure."""
+    """Return a module built with the smallest sizes that the member accepts. A ValueError or AssertionError only
+    rejects a width; any other exception is a failure."""
     refusal: Broken | None = None
     for input_dim, dim in family.widths:
         sizes = Sizes(1, 1, input_dim, dim)
@@ -160,9 +160,11 @@ def _smallest_failure(law: Law, build: Build, smallest: Sizes) -> Broken | None:
 
 
 def _raised(error: Exception) -> str:
-    """An exception in one line, with its line in the user's code."""
-    others = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
+    """Format an exception in one line, with its line in the user's code."""
+    library_folders = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(library_folders)
+    ]
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     message = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {message}{place}"
@@ -261,14 +263,14 @@ def _small_body(position: Any, sizes: Sizes) -> Body:
 
 
 def _from_every_corner(member: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
-    """Grid layers with other starting corners, if the layer has the option."""
+    """Return the variant of a grid layer that reads from every corner, if the layer has the option."""
     if "directions" not in options_of(member):
         return {}
     return {", from every corner": lambda layer, sizes: layer(sizes.input_dim, sizes.dim, directions=DIRECTIONS[-1])}
 
 
 def _over_vectors(family: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
-    """Families that read one sequence, with other sources."""
+    """Return the variant of a family over vectors, if the family reads one sequence."""
     return (
         {}
         if family.encodes or not family.reads_sequence
@@ -277,7 +279,7 @@ def _over_vectors(family: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
 
 
 def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
-    """A small body of a family, by those of the usual size fields that it has."""
+    """Build a small body of a family, with those of the usual size fields that its config has."""
     small = {
         "dim": sizes.dim,
         "embedding_dim": sizes.dim,
@@ -295,12 +297,12 @@ def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
 
 
 def _build_graph_layer(member: Any, sizes: Sizes, **options: Any) -> Any:
-    """The layer with several types of edges, if it distinguishes them."""
-    taken = options_of(member)
+    """Build the layer, with several types of edges if it distinguishes them."""
+    option_names = options_of(member)
     return member(
         sizes.input_dim,
         sizes.dim,
-        **{name: value for name, value in {"num_types": 3, **options}.items() if name in taken},
+        **{name: value for name, value in {"num_types": 3, **options}.items() if name in option_names},
     )
 
 
@@ -353,7 +355,9 @@ KINDS: dict[str, Kind] = {
     "graph layer": Kind(
         GRAPH_LAYERS, "G(input_dim, dim)", ((2, 3), *SQUARE[1:]), _build_graph_layer, _graph_trials, _in_rounds
     ),
-    "task": Kind(TASKS, "TaskEntry(config=..., build=..., learning=...)", ((2, 2), (4, 4)), build_tried, _task_trials),
+    "task": Kind(
+        TASKS, "TaskEntry(config=..., build=..., learning=...)", ((2, 2), (4, 4)), build_task_case, _task_trials
+    ),
     "model": Kind(
         MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials, _over_vectors
     ),

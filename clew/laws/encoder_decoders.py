@@ -1,5 +1,5 @@
-"""Laws of encoder-decoders. With a source already encoded, one is a body and obeys the laws of bodies; these are about
-the source."""
+"""Laws of encoder-decoders about their source. With an encoded source, an encoder-decoder is a body and also obeys the
+laws of bodies."""
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ BEAMS = 2
 
 
 class Conditioned(nn.Module):
-    """An encoder-decoder with an encoded source: one row of memory, shared by all rows."""
+    """An encoder-decoder with an encoded source. All rows share one row of memory."""
 
     causal = True
 
@@ -50,8 +50,12 @@ def encoding(build: Build, sizes: Sizes) -> None:
     written = case.read(Chunk(tokens), state=case.module.initial_state(sizes.batch, padded)).rows
     for row, n in enumerate(lengths):
         memory = case.module.encode(source[row : row + 1, :n])
-        kept = n if padded.mask is None else int(padded.mask[row].sum())  # a pyramid has fewer positions than its input
-        case.same(f"the memory of row {row}, of {n} places, alone", memory.values, padded.values[row : row + 1, :kept])
+        num_places = (
+            n if padded.mask is None else int(padded.mask[row].sum())
+        )  # a pyramid has fewer positions than its input
+        case.same(
+            f"the memory of row {row}, of {n} places, alone", memory.values, padded.values[row : row + 1, :num_places]
+        )
         for start, together in zip(leaves(memory.final), leaves(padded.final), strict=True):
             case.same(f"the decoder's start in row {row}", start, together[row : row + 1], axes=("row", "feature"))
         alone = case.read(Chunk(tokens[row : row + 1]), state=case.module.initial_state(1, memory)).rows
@@ -69,7 +73,7 @@ def looking(build: Build, sizes: Sizes) -> None:
         for s in sources
     )
     if all(torch.equal(a, b) for a, b in zip(one, other, strict=True)):
-        case.fail("y is the same whatever the source; the decoder must look at its memory, or start from memory.final")
+        case.fail("y is the same for all sources; the decoder must attend to its memory, or start from memory.final")
 
 
 def sharing(build: Build, sizes: Sizes) -> None:
@@ -125,13 +129,13 @@ def source_levels(build: Build, sizes: Sizes) -> None:
     case = Case("source levels", build, sizes)
     case.module.eval()
     source = draw_source(case)
-    found = case.module.source_levels(source)
-    case.same("the last level", case.module.encode(source).values, found[-1])
+    source_levels = case.module.source_levels(source)
+    case.same("the last level", case.module.encode(source).values, source_levels[-1])
     if sizes.length > 1:
         changed = torch.cat([source[:, :1], draw_source(case)[:, 1:]], 1)
         case.same(
             "the first level at position 0 when others change",
-            found[0][:, :1],
+            source_levels[0][:, :1],
             case.module.source_levels(changed)[0][:, :1],
         )
 
@@ -142,7 +146,7 @@ def draw_source(case: Case, length: int | None = None) -> Tensor:
 
 
 CONDITIONED_LAWS: dict[str, Law] = {name: law for name, law in BODY_LAWS.items() if name != "documents"}
-"""Laws of `Conditioned`. Packed documents would each need a source of their own, so such a mask is refused."""
+"""Laws of `Conditioned`. Each packed document would need its own source, so such a mask is rejected."""
 
 SOURCE_LAWS: dict[str, Law] = {
     "encoding": encoding,

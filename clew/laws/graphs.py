@@ -1,8 +1,8 @@
 """Laws of layers that read graphs: `(x (batch, nodes, input_dim), graphs) -> (hidden (batch, nodes, dim), ...)`.
 
 A layer has `num_types`, the number of edge types that it distinguishes, and `reach`, the number of edges over which a
-node sees others. A reach of None, the default, is unlimited: a node sees all nodes that lead to it, in graphs without
-cycles.
+node sees others. A reach of None, the default, is unlimited: in graphs without cycles, a node sees all nodes that lead
+to it.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ def graphs_alone(build: Build, sizes: Sizes) -> None:
         alone = hidden_of(case, x[row : row + 1, :n], [graph])[0]
         case.same(f"the graph of row {row}, of {n} nodes, alone", alone, together[row, :n], axes=("node", "feature"))
         weights = [case.randn(n, sizes.dim)]
-        expected, actual = (case.gradients([found], weights, x) for found in (alone, together[row, :n]))
+        expected, actual = (case.gradients([hidden], weights, x) for hidden in (alone, together[row, :n]))
         case.same_gradients(f"the graph of row {row} alone", expected, actual)
 
 
@@ -50,11 +50,11 @@ def renamed_nodes(build: Build, sizes: Sizes) -> None:
     new = torch.randperm(sizes.length, generator=case.generator)
     old = new.argsort().tolist()
     edges = [(int(new[source]), int(new[target]), type) for source, target, type in reversed(graph.edges)]
-    found = hidden_of(case, x[:, old], [Graph(sizes.length, tuple(edges))])
+    renumbered = hidden_of(case, x[:, old], [Graph(sizes.length, tuple(edges))])
     case.same(
-        "the vectors of a graph whose nodes stand elsewhere",
+        "the vectors of a graph with renumbered nodes",
         hidden_of(case, x, [graph])[:, old],
-        found,
+        renumbered,
         axes=("row", "node", "feature"),
     )
 
@@ -67,10 +67,10 @@ def what_a_node_sees(build: Build, sizes: Sizes) -> None:
         case.module.eval()
         graph = draw_graph(case, sizes.length)
         x = draw_nodes(case, 1).requires_grad_()
-        found = hidden_of(case, x, [graph])[0]
+        hidden = hidden_of(case, x, [graph])[0]
         silent = False
         for node, seen in enumerate(seen_by(case.module, graph)):
-            (gradient,) = torch.autograd.grad(found[node].sum(), x, retain_graph=True)
+            (gradient,) = torch.autograd.grad(hidden[node].sum(), x, retain_graph=True)
             for other, felt in enumerate((gradient[0] != 0).any(1).tolist()):
                 if felt and other not in seen:
                     case.fail(
@@ -87,7 +87,7 @@ def what_a_node_sees(build: Build, sizes: Sizes) -> None:
 
 
 def seen_by(layer: Any, graph: Graph) -> list[set[int]]:
-    """The nodes that each one sees: along the edges, and also against them if the layer reads both ways."""
+    """Return the nodes that each node sees: along the edges, and also against them if the layer reads both ways."""
     reach = getattr(layer, "reach", None)
     ways = [graph, reversed_graph(graph)] if getattr(layer, "both_ways", False) else [graph]
     return [set().union(*each) for each in zip(*(seen_along(way, reach) for way in ways), strict=True)]
@@ -111,8 +111,8 @@ def draw_nodes(case: Case, batch: int, num_nodes: int | None = None) -> Tensor:
 
 
 def draw_graph(case: Case, num_nodes: int) -> Graph:
-    """A random graph. Each node has one or two incoming edges: from any node if the layer's reach is bounded, else only
-    from nodes with lower numbers, so that there is no cycle."""
+    """Return a random graph. Each node has one or two incoming edges: from any node if the layer's reach is bounded;
+    otherwise only from nodes with lower numbers, so that there is no cycle."""
     num_types = getattr(case.module, "num_types", 1)
     is_free = getattr(case.module, "reach", None) is not None
     edges: list[Edge] = []

@@ -1,9 +1,8 @@
 """Laws of layers that read grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, dim),
 ...)`.
 
-`directions` of such a layer says from which corners it reads, as in `clew.layers.shapes.grids`. A trial's length is the
-maximum height and width.
-"""
+The `directions` of such a layer are the corners from which it reads, as in `clew.layers.shapes.grids`. A trial's length
+is the maximum height and width."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,13 +37,13 @@ def grid_padding(build: Build, sizes: Sizes) -> None:
     x = draw_grids(case, case.randint(1, sizes.length)).requires_grad_()
     real = [(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)]
     alone = [hidden_of(case, x[row : row + 1, :height, :width])[0] for row, (height, width) in enumerate(real)]
-    weights = [case.randn(*found.shape) for found in alone]
+    weights = [case.randn(*hidden.shape) for hidden in alone]
     expected = case.gradients(alone, weights, x)
     mask = rectangles(real, x.shape[1] + 1, x.shape[2] + 1)
     for _ in range(2):
         wider = torch.nn.functional.pad(x, (0, 0, 0, 1, 0, 1))
-        found = hidden_of(case, torch.where(mask[..., None], wider, 10 * case.randn(*wider.shape)), mask)
-        padded = [found[row, :height, :width] for row, (height, width) in enumerate(real)]
+        hidden = hidden_of(case, torch.where(mask[..., None], wider, 10 * case.randn(*wider.shape)), mask)
+        padded = [hidden[row, :height, :width] for row, (height, width) in enumerate(real)]
         for row, (left, right) in enumerate(zip(alone, padded, strict=True)):
             case.same(f"the grid of row {row}, of {real[row]} cells, padded", left, right, axes=CELLS[1:])
         case.same_gradients(f"grids of {real} cells, padded", expected, case.gradients(padded, weights, x))
@@ -65,29 +64,29 @@ def grid_batch(build: Build, sizes: Sizes) -> None:
 
 
 def grid_causality(build: Build, sizes: Sizes) -> None:
-    """A cell's vector depends on exactly the cells between it and the corners from which the layer reads."""
+    """A cell's vector depends on exactly the cells between it and the corners where the layer starts."""
     for seed in range(sizes.seed, sizes.seed + 4):  # one small rectified layer may be dead, but not all four
         case = Case("causality", build, sizes._replace(seed=seed))
         case.module.eval()
         grid = draw_grids(case, case.randint(1, sizes.length), batch=1)
         height, width = grid.shape[1:3]
         x = grid.repeat(height * width, 1, 1, 1).requires_grad_()  # one copy per cell
-        found = hidden_of(case, x).flatten(1, 2)
-        (gradient,) = torch.autograd.grad(found.diagonal(dim1=0, dim2=1).sum(), x)
-        felt = (gradient != 0).any(-1)
-        seen = torch.stack(
+        hidden = hidden_of(case, x).flatten(1, 2)
+        (gradient,) = torch.autograd.grad(hidden.diagonal(dim1=0, dim2=1).sum(), x)
+        is_used = (gradient != 0).any(-1)
+        is_read = torch.stack(
             [between(case.module.directions, i, j, height, width) for i in range(height) for j in range(width)]
         )
-        if bool((felt & ~seen).any()):
-            cell, *other = (felt & ~seen).nonzero()[0].tolist()
+        if bool((is_used & ~is_read).any()):
+            cell, *other = (is_used & ~is_read).nonzero()[0].tolist()
             case.fail(
-                f"the vector of cell {divmod(cell, width)} depends on cell {tuple(other)}, which no reader has read"
-                " before it"
+                f"the vector of cell {divmod(cell, width)} depends on cell {tuple(other)}, which is not between it and"
+                " a corner where the layer starts"
             )
-        if bool((felt == seen).all()):
+        if bool((is_used == is_read).all()):
             return
     case.fail(
-        "a cell's vector does not depend on all cells that were read before it; a step must use its neighbours' states"
+        "a cell's vector does not depend on all cells that are read before it; a step must use its neighbours' states"
     )
 
 
@@ -100,10 +99,10 @@ def grid_watching(build: Build, sizes: Sizes) -> None:
         [(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)], *x.shape[1:3]
     )
     plain = hidden_of(case, x, mask)
-    shown: list[Tensor] = []
-    with watching({tap: shown.append for tap in case.module.modules() if isinstance(tap, Tap)}):
+    tap_values: list[Tensor] = []
+    with watching({tap: tap_values.append for tap in case.module.modules() if isinstance(tap, Tap)}):
         case.same("hidden while every tap is watched", plain, hidden_of(case, x, mask), axes=CELLS)
-    for value in shown:
+    for value in tap_values:
         if value.shape[:3] != x.shape[:3]:
             case.fail(
                 f"a tap shows {tuple(value.shape)} for grids of {tuple(x.shape[:3])}; join the steps of a loop as cells"
@@ -127,7 +126,7 @@ def grid_kernels(build: Build, sizes: Sizes) -> None:
         case.same("hidden of the kernel, against the equation", written, fast, axes=CELLS)
         weights = [case.randn(*written.shape)]
         case.same_gradients(
-            "the kernel, against the equation", *(case.gradients([found], weights, x) for found in (written, fast))
+            "the kernel, against the equation", *(case.gradients([hidden], weights, x) for hidden in (written, fast))
         )
 
 
@@ -136,18 +135,19 @@ def hidden_of(case: Case, x: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def draw_grids(case: Case, width: int, batch: int | None = None) -> Tensor:
-    """Grids with the trial's length as height."""
+    """Return random grids whose height is the trial's length."""
     return case.randn(case.sizes.batch if batch is None else batch, case.sizes.length, width, case.sizes.input_dim)
 
 
 def rectangles(real: Sequence[tuple[int, int]], height: int, width: int) -> Tensor:
-    """The mask (batch, height, width) of grids with these numbers of rows and columns."""
+    """Return the mask (batch, height, width) of grids with these numbers of rows and columns."""
     heights, widths = torch.tensor(real).unbind(1)
     return (torch.arange(height) < heights[:, None])[:, :, None] & (torch.arange(width) < widths[:, None])[:, None, :]
 
 
 def between(directions: int, row: int, column: int, height: int, width: int) -> Tensor:
-    """The mask (height, width) of cells that the readers from the corners have read at a cell, including itself."""
+    """Return the mask (height, width) of the cells that are read before a cell from any starting corner, and of the
+    cell itself."""
     rows, columns = torch.arange(height)[:, None], torch.arange(width)
     above, below, left, right = rows <= row, rows >= row, columns <= column, columns >= column
     corners = [above & left, below & right, above & right, below & left]
@@ -155,8 +155,8 @@ def between(directions: int, row: int, column: int, height: int, width: int) -> 
 
 
 class OverGrids(nn.Module):
-    """The layers of a grid body, above its embedding, as one grid layer. With several layers a cell sees everything,
-    unless all layers start at one corner."""
+    """The layers of a grid body, above its embedding, as one grid layer. With several layers a cell sees
+    all others, unless all layers start at the same corner."""
 
     def __init__(self, body: Any):
         super().__init__()

@@ -1,5 +1,5 @@
-"""Small examples of each kind of data, with different lengths, for the laws of tasks. A user's own kind adds its
-samples to SAMPLES."""
+"""Small examples of each kind of data, with different lengths, for the laws of tasks. Users add samples of their own
+kinds to SAMPLES."""
 
 import math
 from typing import Any, NamedTuple
@@ -95,21 +95,21 @@ def labelled_trees() -> list[LabelledTree]:
 
 
 def dependency_graphs() -> list[Sentence]:
-    """Dependency trees in which the middle word is the root and the head of all others."""
-    found = []
+    """Return dependency trees in which the middle word is the root and the head of all others."""
+    sentences = []
     for sentence in tagged():
         root = len(sentence.words) // 2 + 1
         heads = tuple(0 if word == root else root for word in range(1, len(sentence.words) + 1))
-        found.append(sentence._replace(heads=heads, relations=tuple("dep" if head else "root" for head in heads)))
-    return found
+        sentences.append(sentence._replace(heads=heads, relations=tuple("dep" if head else "root" for head in heads)))
+    return sentences
 
 
 def questions() -> list[Question]:
-    found = []
+    questions = []
     for number, text in enumerate(TEXTS[:4]):
         first = text.split()[0]
-        found.append(Question(f"who is {first} ?", text, (Answer(first, 0),), f"question {number}"))
-    return found
+        questions.append(Question(f"who is {first} ?", text, (Answer(first, 0),), f"question {number}"))
+    return questions
 
 
 class Tone(NamedTuple):
@@ -130,7 +130,7 @@ def transcribed() -> list[Transcribed]:
 
 def captioned() -> list[Captioned]:
     return [
-        Captioned(scene, tuple(told.text for told in captions(scene)), f"scene {number}")
+        Captioned(scene, tuple(caption.text for caption in captions(scene)), f"scene {number}")
         for number, scene in enumerate(scenes(6, 1, "train", side=32))
     ]
 
@@ -140,8 +140,8 @@ def described() -> list[Described]:
 
 
 def labelled_pictures() -> list[LabelledInput]:
-    found = enumerate(scenes(6, 1, "train", side=32))
-    return [LabelledInput(scene, (str(number % 2),), f"scene {number}") for number, scene in found]
+    numbered = enumerate(scenes(6, 1, "train", side=32))
+    return [LabelledInput(scene, (str(number % 2),), f"scene {number}") for number, scene in numbered]
 
 
 def labelled_sounds() -> list[LabelledInput]:
@@ -149,7 +149,7 @@ def labelled_sounds() -> list[LabelledInput]:
 
 
 def labelled_graphs() -> list[LabelledGraph]:
-    """Sentences as chains of words."""
+    """Return sentences as chains of words."""
     graphs = []
     for number, sentence in enumerate(tagged()):
         edges = tuple((word, word + 1, "next") for word in range(len(sentence.words) - 1))
@@ -158,8 +158,10 @@ def labelled_graphs() -> list[LabelledGraph]:
 
 
 def labelled_pixels() -> list[LabelledPixels]:
-    found = (scene for number in range(1, 4) for scene in scenes(2, number, "train", side=28 + 4 * number))
-    return [LabelledPixels(scene, SceneShapes(scene), id=f"scene {number}") for number, scene in enumerate(found)]
+    drawn_scenes = (scene for number in range(1, 4) for scene in scenes(2, number, "train", side=28 + 4 * number))
+    return [
+        LabelledPixels(scene, SceneShapes(scene), id=f"scene {number}") for number, scene in enumerate(drawn_scenes)
+    ]
 
 
 SAMPLES: dict[type[DataSection], Any] = {

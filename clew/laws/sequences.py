@@ -1,6 +1,6 @@
 """Laws of sequence layers and bodies: everything called as `(inputs, mask, state) -> (y, state)`.
 
-The laws about state and future apply to causal layers; a layer that is not causal has to refuse a state instead.
+The laws about state and future apply to causal layers; a layer that is not causal must reject a state instead.
 """
 
 from contextlib import nullcontext
@@ -52,40 +52,40 @@ def check_output(case: Case, y: object, shape: tuple[int, ...]) -> None:
             " like=x"
         )
     if not bool(y.isfinite().all()):
-        case.fail("y is not finite, though everything that went in is")
+        case.fail("y is not finite, although all inputs are")
 
 
 def check_state(case: Case, where: str, state: State) -> None:
     """Check that a state has only tensors, with the batch axis first outside memory, and floats of the input's type."""
     try:
-        found = leaves(map_state(lambda leaf: leaf, state))
+        state_leaves = leaves(map_state(lambda leaf: leaf, state))
         map_state(lambda leaf: _check_leaf(case, where, leaf), state)
     except TypeError as error:
-        case.fail(f"{where} gave a state that cannot be carried: {error}")
-    for leaf in found:
+        case.fail(f"{where} returned an invalid state: {error}")
+    for leaf in state_leaves:
         if leaf.is_floating_point() and leaf.dtype != torch.float64:
             case.fail(
-                f"{where} gave a state of {leaf.dtype}, not of the input's torch.float64; make it with"
+                f"{where} returned a state of type {leaf.dtype}, not the input's torch.float64; create it with"
                 " like.new_zeros(...)"
             )
 
 
 def purity(build: Build, sizes: Sizes) -> None:
     """A call has no side effects: the same input gives the same output whatever was read in between, and arguments are
-    not modified."""
+    not changed."""
     case = Case("purity", build, sizes).settle()
     x, more = case.draw(), case.draw(length=MORE)
-    given = x.clone()
+    unchanged = x.clone()
     first = case.read(Chunk(x))
-    case.same("the input after it was read", given, x)
+    case.same("the input after it was read", unchanged, x)
     case.read(Chunk(case.draw(batch=sizes.batch + 1, length=sizes.length + 1)))
     case.same_rows("y of the same x again", first.rows, case.read(Chunk(x)).rows)
     if not case.causal:
         return
     before = copy_state(first.state)
     once = case.read(Chunk(more), state=first.state)
-    for kept, now in zip(leaves(before), leaves(first.state), strict=True):
-        case.same("a state after a call that was given it", kept, now, axes=("row",))
+    for stored, now in zip(leaves(before), leaves(first.state), strict=True):
+        case.same("a state after it was passed to a call", stored, now, axes=("row",))
     case.same_rows("y of the same x and state again", once.rows, case.read(Chunk(more), state=first.state).rows)
 
 
@@ -200,7 +200,7 @@ def rows(build: Build, sizes: Sizes) -> None:
 
 
 def reordering(build: Build, sizes: Sizes) -> None:
-    """Rows that are reordered between two steps, like beams, continue as copies of those rows do."""
+    """Rows that are reordered between two steps, like beams, continue as copies of these rows."""
     case = Case("reordering", build, sizes).settle()
     if not case.causal:
         return
@@ -212,10 +212,10 @@ def reordering(build: Build, sizes: Sizes) -> None:
             for t in range(MORE):
                 order = torch.tensor([case.randint(0, sizes.batch - 1) for _ in range(sizes.batch)])
                 step = Chunk(more[:, t : t + 1])
-                found = case.read(step, state=reorder(reordered, order))
-                wanted = case.read(step, state=select_rows(copied, order))
-                case.same_rows(f"y of rows {order.tolist()} in the places of the others", wanted.rows, found.rows)
-                reordered, copied = found.state, wanted.state
+                actual = case.read(step, state=reorder(reordered, order))
+                expected = case.read(step, state=select_rows(copied, order))
+                case.same_rows(f"y of rows {order.tolist()} in the places of others", expected.rows, actual.rows)
+                reordered, copied = actual.state, expected.state
 
 
 def documents(build: Build, sizes: Sizes) -> None:
@@ -238,18 +238,18 @@ def documents(build: Build, sizes: Sizes) -> None:
     weights = [torch.ones_like(row) * case.randn(*row.shape) for row in alone]
     expected = case.gradients(alone, weights, x)
     wider = torch.cat([x, x[:, :1]], 1)
-    shown = case.hide(wider, mask)
+    garbled = case.hide(wider, mask)
     after = [Chunk(more)] if case.causal else []
     for cut in range(sizes.length + 1) if case.causal else [0]:
-        pieces = [Chunk(shown[:, :cut], mask[:, :cut])] if cut else []
-        reading = case.read(*pieces, Chunk(shown[:, cut:], mask[:, cut:]), *after)
+        pieces = [Chunk(garbled[:, :cut], mask[:, :cut])] if cut else []
+        reading = case.read(*pieces, Chunk(garbled[:, cut:], mask[:, cut:]), *after)
         what = f"rows of documents of {packed} positions" + (f", cut at {cut}" if cut else "")
         case.same_rows(f"y of {what}", alone, reading.rows)
         case.same_gradients(what, expected, case.gradients(reading.rows, weights, x))
     if case.causal:
         with torch.no_grad():
             for capacity in (sizes.length + MORE, ROOM):
-                reading = case.read(Chunk(shown, mask), *after, state=case.start(sizes.batch, capacity))
+                reading = case.read(Chunk(garbled, mask), *after, state=case.start(sizes.batch, capacity))
                 case.same_rows(
                     f"y of rows of documents of {packed} positions with capacity {capacity}", alone, reading.rows
                 )
@@ -279,16 +279,16 @@ def rewinding(build: Build, sizes: Sizes) -> None:
     ragged = [case.randint(0, sizes.length) for _ in range(sizes.batch)]
     with torch.no_grad():
         for read in ([sizes.length] * sizes.batch, ragged):
-            kept = [case.randint(0, n) for n in read]
-            expected = case.read(*case.cut(first, [begun]), *case.cut(chunk, [kept]), more).rows
+            num_kept = [case.randint(0, n) for n in read]
+            expected = case.read(*case.cut(first, [begun]), *case.cut(chunk, [num_kept]), more).rows
             [tried] = case.cut(chunk, [read])
             for capacity in (None, sizes.length + 2 * MORE, ROOM):
                 state = case.read(*case.cut(first, [begun]), state=case.start(sizes.batch, capacity)).state
                 place = mark(state)
                 _, state = case.module(tried.inputs, tried.mask, state)
-                state = rewind(case.module, place, state, tried.inputs, tried.mask, torch.tensor(kept))
+                state = rewind(case.module, place, state, tried.inputs, tried.mask, torch.tensor(num_kept))
                 follows = case.read(more, state=state).rows
-                what = f"y after {kept} of {read} positions were kept, with capacity {capacity}"
+                what = f"y after {num_kept} of {read} positions were kept, with capacity {capacity}"
                 case.same_rows(what, [row[-MORE:] for row in expected], follows)
 
 
@@ -330,7 +330,7 @@ def saving(build: Build, sizes: Sizes) -> None:
 
 
 def refusal(build: Build, sizes: Sizes) -> None:
-    """A layer that is not causal refuses a state with a UserError instead of ignoring it."""
+    """A layer that is not causal rejects a state with a UserError instead of ignoring it."""
     case = Case("refusal", build, sizes).settle()
     if case.causal:
         return
@@ -338,26 +338,26 @@ def refusal(build: Build, sizes: Sizes) -> None:
         case.module(case.draw(), None, (case.randn(sizes.batch, 1),))
     except UserError:
         return
-    case.fail("it is not causal, yet took a state without a word; call self.refuse_state(state)")
+    case.fail("it is not causal, but silently accepted a state; call self.refuse_state(state)")
 
 
 def levels(build: Build, sizes: Sizes) -> None:
     """A body's last level is its output, and each position of its first level depends only on itself."""
     case = Case("levels", build, sizes).settle()
     x = case.draw()
-    found = case.module.levels(x)
-    case.same("the last level", case.module(x)[0], found[-1])
+    levels_of_x = case.module.levels(x)
+    case.same("the last level", case.module(x)[0], levels_of_x[-1])
     if sizes.length > 1:
         changed = torch.cat([x[:, :1], case.garbage(x[:, 1:])], 1)
         case.same(
             "the first level at position 0 when other positions change",
-            found[0][:, :1],
+            levels_of_x[0][:, :1],
             case.module.levels(changed)[0][:, :1],
         )
 
 
 def _split(case: Case, length: int) -> list[int]:
-    """Random lengths of documents that fill a row: every position but the first may begin one."""
+    """Return random lengths of documents that fill a row: every position except the first may begin a document."""
     lengths = [1]
     for _ in range(length - 1):
         if case.randint(0, 1):
@@ -370,7 +370,7 @@ def _split(case: Case, length: int) -> list[int]:
 def _check_leaf(case: Case, where: str, leaf: Tensor) -> Tensor:
     if leaf.dim() == 0 or len(leaf) != case.sizes.batch:
         case.fail(
-            f"{where} gave a state with a tensor of shape {tuple(leaf.shape)}; its first axis must be the batch"
+            f"{where} returned a state with a tensor of shape {tuple(leaf.shape)}; its first axis must be the batch"
             f" ({case.sizes.batch})"
         )
     return leaf

@@ -43,10 +43,10 @@ BODIES = {
 }
 """A family for each need of a task."""
 CLOSE = 1e-6
-"""The tolerance; tasks compute scores in float32."""
+"""The relative tolerance; tasks compute scores in float32."""
 
 
-class Tried(NamedTuple):
+class TaskCase(NamedTuple):
     """A task with its entry, config and a batch; and its examples with their encodings, if it learns from examples."""
 
     entry: TaskEntry
@@ -57,12 +57,12 @@ class Tried(NamedTuple):
     encoded: Sequence[Any] = ()
 
 
-def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
-    """An entry's task over a body of width 2 `dim`, and a batch of at least two rows."""
+def build_task_case(entry: TaskEntry, sizes: Sizes) -> TaskCase:
+    """Build an entry's task over a body of width 2 `dim`, and a batch of at least two rows."""
     learning = entry.learns
     if learning.section not in SAMPLES:
         name = learning.section.__name__
-        raise UserError(f"there are no samples for its kind of data; add some as SAMPLES[{name}] of clew.laws.samples")
+        raise UserError(f"there are no samples for its kind of data; add some as SAMPLES[{name}] in clew.laws.samples")
     rows = max(sizes.batch + 1, 2)
     family = next(BODIES[need] for need in (*entry.needs, *entry.gives, "") if need in BODIES)
     small = {
@@ -96,13 +96,15 @@ def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
             encoded = learning.encode(task, part, Encoding("train", config.training, to_train=True, cache=Path(cache)))
             learning.prepare(task, encoded)
             if learning.has_examples:
-                return Tried(entry, config, task, collated(task, encoded[:rows]), part[:rows], encoded[:rows])
-            return Tried(entry, config, task, learning.batches(task, encoded, config.training, config.seed).get(0, 0))
+                return TaskCase(entry, config, task, collated(task, encoded[:rows]), part[:rows], encoded[:rows])
+            return TaskCase(
+                entry, config, task, learning.batches(task, encoded, config.training, config.seed).get(0, 0)
+            )
 
 
 @contextmanager
 def in_table(entry: TaskEntry) -> Iterator[None]:
-    """A context in which TASKS has the entry under its own name."""
+    """Put the entry into TASKS under its own name within the context."""
     name = entry.config().name
     before = TASKS.get(name)
     TASKS[name] = entry
@@ -116,7 +118,7 @@ def in_table(entry: TaskEntry) -> Iterator[None]:
 
 
 def collated(task: Any, encoded: Sequence[Any]) -> Any:
-    """A batch with its floats in float64, like the task's."""
+    """Return a batch with floats in float64, like the task's weights."""
     return map_batch(lambda part: part.double() if part.is_floating_point() else part, task.collate(encoded))
 
 
@@ -126,8 +128,8 @@ def terms_of(task: Any, batch: Any) -> dict[str, tuple[Tensor, Tensor]]:
 
 def counts_agree(build: Build, sizes: Sizes) -> None:
     """`counts(batch)` equals the counts of the loss terms."""
-    tried = build(sizes)
-    counts, terms = tried.task.counts(tried.batch), terms_of(tried.task, tried.batch)
+    case = build(sizes)
+    counts, terms = case.task.counts(case.batch), terms_of(case.task, case.batch)
     if counts.keys() != terms.keys():
         raise Broken("counts", f"counts has {sorted(counts)}, and forward the terms {sorted(terms)}", sizes)
     for name, (_, count) in terms.items():
@@ -139,10 +141,10 @@ def counts_agree(build: Build, sizes: Sizes) -> None:
 
 def exact_means(build: Build, sizes: Sizes) -> None:
     """The sums and counts of the parts of a split batch add up to those of the whole."""
-    tried = build(sizes)
-    with evaluating([tried.task]):
-        parts = [terms_of(tried.task, part) for part in cut_rows(tried.batch, num_rows(tried.batch))]
-        for name, (total, count) in terms_of(tried.task, tried.batch).items():
+    case = build(sizes)
+    with evaluating([case.task]):
+        parts = [terms_of(case.task, part) for part in cut_rows(case.batch, num_rows(case.batch))]
+        for name, (total, count) in terms_of(case.task, case.batch).items():
             differ(
                 "exact means",
                 f"the sum of '{name}'",
@@ -161,69 +163,77 @@ def exact_means(build: Build, sizes: Sizes) -> None:
 
 def padding(build: Build, sizes: Sizes) -> None:
     """An example has the same loss alone, without padding, as in a batch with longer ones."""
-    tried = build(sizes)
-    with evaluating([tried.task]):
-        together = terms_of(tried.task, tried.batch)
-        alone = [terms_of(tried.task, collated(tried.task, [each])) for each in tried.encoded]
+    case = build(sizes)
+    with evaluating([case.task]):
+        together = terms_of(case.task, case.batch)
+        alone = [terms_of(case.task, collated(case.task, [each])) for each in case.encoded]
     for name, (total, _) in together.items():
         differ("padding", f"the sum of '{name}'", total, torch.stack([one[name][0] for one in alone]).sum(), sizes)
 
 
 def batched_is_single(build: Build, sizes: Sizes) -> None:
     """An example has the same prediction alone and in a batch."""
-    tried = build(sizes)
-    with evaluating([tried.task]):
-        together = tried.task.predict(tried.batch, tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
+    case = build(sizes)
+    with evaluating([case.task]):
+        together = case.task.predict(case.batch, case.config.decoding, 0, range(1, len(case.encoded) + 1))
         alone = [
-            tried.task.predict(collated(tried.task, [each]), tried.config.decoding, 0, [number])[0]
-            for number, each in enumerate(tried.encoded, start=1)
+            case.task.predict(collated(case.task, [each]), case.config.decoding, 0, [number])[0]
+            for number, each in enumerate(case.encoded, start=1)
         ]
     for number, (one, other) in enumerate(zip(together, alone, strict=True), start=1):
         if not same(one, other):
-            raise Broken("batched is single", f"example {number} is {one!r} beside others and {other!r} alone", sizes)
+            raise Broken(
+                "batched is single",
+                f"the prediction for example {number} is {one!r} in a batch and {other!r} alone",
+                sizes,
+            )
 
 
 def json_survives(build: Build, sizes: Sizes) -> None:
     """Predictions give the same metrics after a round trip through JSON, and answers are JSON objects."""
-    tried = build(sizes)
-    task, entry = tried.task, tried.entry
+    case = build(sizes)
+    task, entry = case.task, case.entry
     with evaluating([task]):
-        predictions = task.predict(tried.batch, tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
+        predictions = task.predict(case.batch, case.config.decoding, 0, range(1, len(case.encoded) + 1))
     again = json.loads(in_json(predictions, "predictions", sizes))
-    first, second = task.measure(tried.examples, predictions).values, task.measure(tried.examples, again).values
+    first, second = task.measure(case.examples, predictions).values, task.measure(case.examples, again).values
     if not same(first, second):
-        raise Broken("json", f"predictions measure {first} and after JSON {second}", sizes)
+        raise Broken("json", f"the predictions have the metrics {first}, and after JSON {second}", sizes)
     for verb, use in entry.uses.items():
         if use.watch is None or use.watch.row_of is None:
             continue
-        rows = [row for example in tried.examples if (row := use.watch.row_of(example)) is not None]
-        options = read_options(use, tried.config, {})
+        rows = [row for example in case.examples if (row := use.watch.row_of(example)) is not None]
+        options = read_options(use, case.config, {})
         for number, (row, answer) in enumerate(
             zip(rows, answer_rows(use, [task], rows, options), strict=True), start=1
         ):
-            told = use.objects(number, row, answer, options)
-            if not same(json.loads(in_json(told, f"what {verb} tells", sizes)), told):
-                raise Broken("json", f"what {verb} tells of example {number} is another after JSON: {told!r}", sizes)
+            answered = use.objects(number, row, answer, options)
+            if not same(json.loads(in_json(answered, f"the answer of {verb}", sizes)), answered):
+                raise Broken("json", f"the answer of {verb} for example {number} changes in JSON: {answered!r}", sizes)
 
 
 def kept_on_disk(build: Build, sizes: Sizes) -> None:
     """Examples survive a round trip to disk, and each has the same encoding alone and with others. Kinds whose examples
     hold more than strings and numbers are skipped."""
-    tried = build(sizes)
+    case = build(sizes)
     with TemporaryDirectory() as cache, suppress(Unpackable):
-        again = list(gather(tried.examples, large=0, cache=Path(cache)))
+        again = list(gather(case.examples, large=0, cache=Path(cache)))
         packer, unpacked = Packer(), []
         for number, (example, read, encoded) in enumerate(
-            zip(tried.examples, again, tried.encoded, strict=True), start=1
+            zip(case.examples, again, case.encoded, strict=True), start=1
         ):
             if packer.pack(example) != packer.pack(read):
-                raise Broken("on disk", f"example {number} is {read!r} on disk and {example!r} before", sizes)
-            alone, together = (packer.pack(each) for each in (tried.task.encode([read])[0], encoded))
+                raise Broken(
+                    "on disk", f"example {number} is {read!r} after it was stored and {example!r} before", sizes
+                )
+            alone, together = (packer.pack(each) for each in (case.task.encode([read])[0], encoded))
             unpacked.append(Unpacker(packer.classes).unpack(together))
             if alone != together:
-                raise Broken("on disk", f"example {number} is encoded to other ids alone than beside others", sizes)
-        with evaluating([tried.task]):
-            first, second = (terms_of(tried.task, collated(tried.task, each)) for each in (tried.encoded, unpacked))
+                raise Broken(
+                    "on disk", f"example {number} has other ids when it is encoded alone than with others", sizes
+                )
+        with evaluating([case.task]):
+            first, second = (terms_of(case.task, collated(case.task, each)) for each in (case.encoded, unpacked))
         for name, (total, _) in first.items():
             differ("on disk", f"the sum of '{name}'", total, second[name][0], sizes)
 

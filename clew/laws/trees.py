@@ -35,7 +35,7 @@ def trees_alone(build: Build, sizes: Sizes) -> None:
         alone = hidden_of(case, x[row : row + 1, :n], [tree])[0]
         case.same(f"the tree of row {row}, of {n} nodes, alone", alone, together[row, :n], axes=("node", "feature"))
         weights = [case.randn(n, sizes.dim)]
-        expected, actual = (case.gradients([found], weights, x) for found in (alone, together[row, :n]))
+        expected, actual = (case.gradients([hidden], weights, x) for hidden in (alone, together[row, :n]))
         case.same_gradients(f"the tree of row {row} alone", expected, actual)
 
 
@@ -46,10 +46,10 @@ def what_is_below(build: Build, sizes: Sizes) -> None:
         case.module.eval()
         tree = draw_tree(case, sizes.length)
         x = draw_nodes(case, 1).requires_grad_()
-        found = hidden_of(case, x, [tree])[0]
+        hidden = hidden_of(case, x, [tree])[0]
         silent = False
         for node in range(sizes.length):
-            (gradient,) = torch.autograd.grad(found[node].sum(), x, retain_graph=True)
+            (gradient,) = torch.autograd.grad(hidden[node].sum(), x, retain_graph=True)
             for other, felt in enumerate((gradient[0] != 0).any(1).tolist()):
                 below = is_below(tree, other, node)
                 if felt and not below:
@@ -72,11 +72,11 @@ def places(build: Build, sizes: Sizes) -> None:
     moved = Nodes(
         tuple(-1 if tree.parents[a] < 0 else int(new[tree.parents[a]]) for a in old), tuple(tree.slots[a] for a in old)
     )
-    found = hidden_of(case, x[:, old], [moved])
+    renumbered = hidden_of(case, x[:, old], [moved])
     case.same(
-        "the vectors of a tree whose nodes stand elsewhere",
+        "the vectors of a tree with renumbered nodes",
         hidden_of(case, x, [tree])[:, old],
-        found,
+        renumbered,
         axes=("row", "node", "feature"),
     )
 
@@ -90,7 +90,7 @@ def draw_nodes(case: Case, batch: int, num_nodes: int | None = None) -> Tensor:
 
 
 def draw_tree(case: Case, num_nodes: int) -> Nodes:
-    """A random tree in which no node has more than two children."""
+    """Return a random tree in which no node has more than two children."""
     parents, slots, num_children = [-1], [0], [0]
     while len(parents) < num_nodes:
         open_nodes = [node for node, count in enumerate(num_children) if count < CHILDREN]

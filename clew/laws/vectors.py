@@ -51,8 +51,8 @@ def real_positions_only(build: Build, sizes: Sizes) -> None:
 
 
 def characters_contract(build: Build, sizes: Sizes) -> None:
-    """A character reader returns a vector (batch, length, dim) per word, which is finite even for a word without
-    letters."""
+    """A character reader returns a vector (batch, length, dim) per word, which is finite even for a word
+    without letters."""
     case = Case("contract", build, sizes)
     check_output(case, case.module(draw_letters(case)), (sizes.batch, sizes.length, sizes.dim))
     check_output(
@@ -73,7 +73,7 @@ def words_alone(build: Build, sizes: Sizes) -> None:
 
 
 def draw_letters(case: Case) -> Tensor:
-    """Random words of one to eight letters."""
+    """Return random words of one to eight letters."""
     sizes, longest = case.sizes, 8
     letters = torch.randint(1, 259, (sizes.batch, sizes.length, longest), generator=case.generator)
     lengths = torch.randint(1, longest + 1, (sizes.batch, sizes.length, 1), generator=case.generator)

@@ -1,12 +1,16 @@
+from dataclasses import replace
+
 import pytest
 
 from clew.core.errors import UserError
+from clew.data.kinds.labelled import LABELLED, LabelledData
 from clew.laws.check import KINDS, NAMES, check_additions, check_table_entry
 from clew.layers.cells import CELLS
 from clew.layers.scores import SCORES
 from clew.models import MODELS, Family
 from clew.models.mixed import MIXERS
 from clew.models.window import WindowConfig, build_window
+from clew.tasks.texts import text_task, text_use
 from tests.crossing import quickly
 from tests.laws import wrong
 
@@ -118,27 +122,24 @@ def test_rows_that_mix_need_a_batch_of_two_to_be_seen():
         (wrong.OnlyOutput, "a step must return (y, state), not a Tensor"),
         (
             wrong.StateChangesForm,
-            "a step turned a state of the form (1, 3) into tuple((1, 3), (1, 3)); the form must not change",
+            "a step changed the structure of the state from (1, 3) to tuple((1, 3), (1, 3)); it must stay the same",
         ),
         (
             wrong.StateOfNumbers,
-            (
-                "initial_state gave a state that cannot be carried: a state holds tensors in tuples, lists and dicts,"
-                " not int"
-            ),
+            ("initial_state returned an invalid state: a state holds tensors in tuples, lists and dicts, not int"),
         ),
         (
             wrong.SinglePrecision,
             (
-                "initial_state gave a state of torch.float32, not of the input's torch.float64; make it with"
+                "initial_state returned a state of type torch.float32, not the input's torch.float64; create it with"
                 " like.new_zeros(...)"
             ),
         ),
         (
             wrong.NoBatchInState,
-            "initial_state gave a state with a tensor of shape (4, 1); its first axis must be the batch (1)",
+            "initial_state returned a state with a tensor of shape (4, 1); its first axis must be the batch (1)",
         ),
-        (wrong.DividesByZero, "y is not finite, though everything that went in is"),
+        (wrong.DividesByZero, "y is not finite, although all inputs are"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -185,6 +186,20 @@ def test_only_what_was_added_or_replaced_is_checked(tables):
         ("model", "big"),
     }
     assert {r.name for r in results if not r.holds} == {"mine", "average", "half"}
+
+
+def test_a_task_on_data_without_samples_is_refused():
+    class Reviews(LabelledData):
+        pass
+
+    task = text_task(
+        wrong.Own, wrong.OwnConfig, text_use("a number", "number"), kind=replace(LABELLED, section=Reviews)
+    )
+    (result,) = check_table_entry("task", "mine", task)
+    assert (
+        "there are no samples for its kind of data; add some as SAMPLES[Reviews] in clew.laws.samples"
+        in result.broken.sentence
+    )
 
 
 def test_nothing_added_is_nothing_checked():

@@ -12,7 +12,7 @@ from clew.core.modes import evaluating
 from clew.decoding.sampling import greedy_sequences
 from clew.inspection.recording import record
 from clew.laws.cases import Sizes
-from clew.laws.tasks import build_tried
+from clew.laws.tasks import build_task_case
 from clew.models import MODELS
 from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
 from clew.sources.tokens import Tokens
@@ -152,7 +152,7 @@ def text_for(name: str) -> str:
 def test_every_task_is_tried_and_offers_what_it_is_said_to():
     assert set(CASES) == set(OFFERS) and set(CASES) | set(OF_FILES) == set(TASKS)
     for name, capabilities in OF_FILES.items():
-        assert offered(build_tried(TASKS[name], Sizes(1, 3, 2, 4)).task) == capabilities, name
+        assert offered(build_task_case(TASKS[name], Sizes(1, 3, 2, 4)).task) == capabilities, name
     for kind, names in CASES.items():
         for name in names:
             assert offered(built(name)) == OFFERS[kind], name

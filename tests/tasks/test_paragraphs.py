@@ -19,7 +19,7 @@ from clew.data.synthetic.scene_texts import objects_mentioned
 from clew.data.synthetic.scenes import scenes
 from clew.drawing.views import Overlays
 from clew.laws.cases import Sizes
-from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
+from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_task_case, collated
 from clew.metrics.captioning import corpus_values
 from clew.recipes.running import run_recipe
 from clew.serving.inspector import AskedLook, AskedUpload, Inspector
@@ -280,11 +280,11 @@ def test_only_the_best_paragraph_is_written(run, capsys):
 
 @pytest.mark.parametrize("law", [*BATCH_LAWS, *EXAMPLE_LAWS])
 def test_the_laws_of_tasks_hold(law):
-    {**BATCH_LAWS, **EXAMPLE_LAWS}[law](lambda sizes: build_tried(PARAGRAPHS, sizes), Sizes(2, 3, 2, 4))
+    {**BATCH_LAWS, **EXAMPLE_LAWS}[law](lambda sizes: build_task_case(PARAGRAPHS, sizes), Sizes(2, 3, 2, 4))
 
 
 def test_beams_are_written_alike_alone_and_beside_others():
-    tried = build_tried(PARAGRAPHS, Sizes(3, 3, 2, 4))
+    tried = build_task_case(PARAGRAPHS, Sizes(3, 3, 2, 4))
     config = DecodingConfig(method="beam", beams=3, max_new=8)
     with evaluating([tried.task]):
         together = tried.task.write(tried.batch, config)
@@ -294,7 +294,7 @@ def test_beams_are_written_alike_alone_and_beside_others():
 
 
 def test_a_captioner_of_regions_gives_every_box_its_own_phrase(examples):
-    captioner = randomise(build_tried(CAPTIONING, Sizes(2, 3, 2, 8)).task)  # so that pictures differ
+    captioner = randomise(build_task_case(CAPTIONING, Sizes(2, 3, 2, 8)).task)  # so that pictures differ
     config = DecodingConfig(method="greedy", max_new=5)
     found = with_phrases(examples, captioner, config)
     for example, told in zip(examples, found, strict=True):
