@@ -340,7 +340,7 @@ def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(
     )
     assert status == 130 and "Traceback" not in err and "interrupted" in out
     message = err.splitlines()[-1]
-    assert message.startswith("clew: stopped; 1 of 3 trials ended; go on with `clew train text-lstm --search 3 --out")
+    assert message.startswith("clew: stopped; 1 of 3 trials ended; resume with `clew train text-lstm --search 3 --out")
     with one_thread():
         assert clew(*shlex.split(message.split("`")[1])[1:]).status == 0
     both = [build_result(open_study(Path(folder))) for folder in ("whole", "runs/text-lstm-search")]
@@ -368,7 +368,7 @@ def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Cl
     arguments = ["train", "text-lstm", *more, "--search", "4", "--jobs", "2"]
     status, _, err = Command(arguments, tmp_path).stop(signal.SIGINT, lambda: has_lines(first, 20))
     assert status == 130 and err.splitlines()[-1].startswith(
-        "clew: stopped; 0 of 4 trials ended; go on with `clew train text-lstm --search 4 --jobs 2"
+        "clew: stopped; 0 of 4 trials ended; resume with `clew train text-lstm --search 4 --jobs 2"
     )
     assert next(Path("runs/text-lstm-search/trial-1/checkpoints").glob("step-*"), None) is not None
 
