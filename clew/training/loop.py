@@ -60,8 +60,9 @@ def train(
         factor = schedule.factor(progress.step, progress.epoch) * getattr(batch, "rate", 1.0)
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * factor
+        frozen = options.frozen(progress.step)  # before the pass: it also says what needs a gradient
         gradients, parts = backward_in_memory(task, fed, optimiser, progress, options, passes)
-        for parameter in options.frozen(progress.step):
+        for parameter in frozen:
             parameter.grad = None
         norm = clip(parameters, options.clip_norm, options.clip_value)
         values = torch.cat([gradients.sums, norm.to(gradients.sums)[None]])

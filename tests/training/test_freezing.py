@@ -84,6 +84,14 @@ def test_blocks_are_unfrozen_one_by_one_from_the_top(tmp_path: Path) -> None:
     ]  # two levels stay frozen for good
 
 
+def test_a_level_is_trained_from_the_step_that_unfreezes_it(tmp_path: Path) -> None:
+    given = settings(tmp_path, "transfer.unfreeze_every=1", "training.steps=4", "training.evaluate_every=4")
+    run_recipe("finetune-classify", given, out=Path("run"))  # the embedding is trained in the last step only
+    pretrained, learnt = read_weights(tmp_path / "bert" / WEIGHTS), read_weights(Path("run") / WEIGHTS)
+    name = "body.embedding.tokens.weight"
+    assert not torch.equal(pretrained[name], learnt[name])
+
+
 def test_a_language_model_that_is_all_body_begins_with_its_topmost_block(tmp_path: Path) -> None:
     save_pretrained(tmp_path / "gpt", "gpt")
     (tmp_path / "text.txt").write_text("the red fox is good\na big dog is bad\n" * 30, encoding="utf-8")
