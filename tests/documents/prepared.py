@@ -39,7 +39,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
 }
 REFUSED: dict[str, dict[str, str]] = {
-    "docs/guides/strangers.md": {"clew evaluate theirs   ": "if you trust the run add --trust"},
+    "docs/guides/strangers.md": {"clew evaluate theirs   ": "if you trust the run, add --trust"},
 }
 """Commands that a document shows to be refused, and what the sentence says."""
 SERVED: dict[str, dict[str, str]] = {
