@@ -20,6 +20,7 @@ from clew.core.batches import cut_rows, num_rows, rows_of
 from clew.core.errors import UserError
 from clew.core.state import map_tree
 from clew.core.types import State
+from clew.core.wording import argument
 
 T = TypeVar("T")
 
@@ -70,8 +71,8 @@ def process_group(device: str) -> Iterator[None]:
     if on_gpu:
         if local_rank() >= torch.cuda.device_count():
             raise UserError(
-                f"process {local_rank()} of this host has no GPU of its own: there are {torch.cuda.device_count()}; "
-                "start at most that many with --nproc-per-node, or set device=cpu"
+                f"process {local_rank()} of this host has no GPU of its own: there are {torch.cuda.device_count()};"
+                " start at most that many with --nproc-per-node, or set device=cpu"
             )
         torch.cuda.set_device(local_rank())
     timeout = timedelta(seconds=_timeout())
@@ -88,8 +89,8 @@ def process_group(device: str) -> Iterator[None]:
             raise
         raise UserError(
             f"process {os.environ.get('RANK')} lost another process, which died or cannot be reached"
-            f" ({str(error).splitlines()[0][:120]}); torchrun says which; continue with --resume, or let torchrun"
-            " restart them with --max-restarts"
+            f" ({str(error).splitlines()[0][:120]}); torchrun says which; continue with {argument('resume', True)}, or"
+            " let torchrun restart them with --max-restarts"
         ) from error
     leave_process_group()
 
@@ -113,7 +114,7 @@ def sum_over_processes(value: Tensor) -> Tensor:
     return value
 
 
-def share_of(batch: T, parts: int = 1, part: int = 0) -> tuple[T, bool]:
+def rows_of_process(batch: T, parts: int = 1, part: int = 0) -> tuple[T, bool]:
     """Return a part of this process's rows of a batch, and whether there are any.
 
     Every process must run the model equally often, since sharded layers gather their parameters in every forward pass.
@@ -169,7 +170,7 @@ def _on_first(do: Callable[[], T]) -> T | None:
     if failure is not None:
         raise failure
     if failed:
-        raise UserError("the first process has failed; its own message says why")
+        raise UserError("the first process failed and has reported why; fix that, then start all processes again")
     return result
 
 

@@ -44,8 +44,9 @@ def procrustes(x: Array, y: Array) -> Array:
     If Y is wider than X, R embeds X's space in Y's, as if X were padded with zeros; if Y is narrower, as if Y were
     padded.
     """
-    if len(x) != len(y) or not len(x):
-        raise UserError(f"Procrustes needs equally many rows on both sides, at least one, not {len(x)} and {len(y)}")
+    assert len(x) == len(y)
+    if not len(x):
+        raise UserError("there are no pairs of words to fit the rotation to; give at least one")
     u, _, vt = np.linalg.svd(y.T.astype(np.float64) @ x.astype(np.float64), full_matrices=False)
     return vt.T @ u.T  # (dim of x, dim of y)
 
@@ -135,7 +136,7 @@ def mutual_nearest(space: Space, most: int) -> Array:
     return np.stack([kept, there[kept]], 1)
 
 
-def align(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:
+def align_spaces(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:
     """Fit the rotation to dictionary pairs (pairs, 2) and refine it: in each round, pairs that are each other's nearest
     by CSLS among the first `most` words of each language are added to the dictionary (Conneau et al. 2018)."""
     rotation = procrustes(x[pairs[:, 0]], y[pairs[:, 1]])
@@ -161,7 +162,7 @@ class Precision(NamedTuple):
         return {k: value * self.num_words / self.num_in_all for k, value in self.at.items()}
 
 
-def precision(
+def precision_at(
     space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = KS
 ) -> Precision:
     """Measure precision; `gold` maps the row of a source word to the rows of all its translations, any of which is
@@ -226,7 +227,7 @@ def cross_validate(
         for num in rounds:
             scores = []
             for kept, held in folds(pairs, num_folds):
-                space = space_of(left, right, align(left, right, kept, rounds=num, most=most), csls=False)
-                scores.append(precision(space, translations(held), ks=(1,)).at[1])
+                space = space_of(left, right, align_spaces(left, right, kept, rounds=num, most=most), csls=False)
+                scores.append(precision_at(space, translations(held), ks=(1,)).at[1])
             choices.append(Choice(name, num, float(np.mean(scores))))
     return sorted(choices, key=lambda choice: -choice.precision)

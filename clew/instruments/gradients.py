@@ -111,7 +111,8 @@ def measure(reading: Reading, options: GradientOptions, clip_norm: float | None)
             place_losses = losses.at(watched.forward()[0, : losses.length], 0)
         if (places := embedded[-1].shape[:-1].numel()) - losses.length not in (0, 1):
             raise UserError(
-                f"{places} places are read here and {losses.length} come out; gradients are followed over one sequence"
+                f"gradients need one output for each place that is read, but this model reads {places} and returns"
+                f" {losses.length}; look at a part of it that returns one for each, such as its encoder"
             )
         curves["x"] = input_gradients([place_losses[t] for t in ends], embedded[-1], ends, steps).mean(0)
         by_source = source_gradients(list(place_losses[:MOST_WRITTEN]), source[-1]) if source else None

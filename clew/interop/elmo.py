@@ -48,7 +48,8 @@ def read_elmo(path: Path) -> Imported:
     dim = lstm["projection_dim"]
     if sum(filters) == dim:
         raise UserError(
-            f"{options_path}: the filters sum to projection_dim ({dim}), so this model has no projection after them, which"
+            f"{options_path}: the filters sum to projection_dim ({dim}), so this model has no projection after them,"
+            " which"
             " clew's ELMo needs; use a model whose filters have another sum"
         )
     settings = {

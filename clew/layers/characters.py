@@ -155,7 +155,7 @@ class CharacterLSTM(Characters):
     def __init__(self, dim: int, *, num_letters: int = 259, letter_dim: int = 25, dropout: float = 0.0):
         super().__init__(dim, num_letters, letter_dim, dropout)
         if dim % 2:
-            raise UserError(f"dim ({dim}) must be even: each of the two directions has half of it")
+            raise UserError(f"dim ({dim}) must be even, since each of the two directions has half of it; add 1")
         self.reader = Bidirectional(Recurrent(LSTM(letter_dim, dim // 2)), Recurrent(LSTM(letter_dim, dim // 2)))
 
     def read(self, letters: Tensor) -> Tensor:

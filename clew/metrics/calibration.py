@@ -29,7 +29,10 @@ class Calibration:
 
     def __add__(self, other: "Calibration") -> "Calibration":
         if len(self.counts) != len(other.counts):
-            raise UserError(f"calibrations of {len(self.counts)} and {len(other.counts)} bins cannot be added")
+            raise UserError(
+                f"calibrations of {len(self.counts)} and {len(other.counts)} bins cannot be added; give both the same"
+                " num_bins"
+            )
         return Calibration(
             tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)),
             tuple(a + b for a, b in zip(self.right, other.right, strict=True)),

@@ -26,7 +26,7 @@ from clew.runs.trust import check_paths
 from clew.tasks import TASKS
 from clew.tasks.learning import Encoding, Learning
 from clew.tasks.learning import Evaluation as EvaluationPlan
-from clew.tasks.learnings.examples import score_of
+from clew.tasks.learnings.examples import score_predictions
 from clew.tasks.translation import translate_through
 from clew.tasks.uses.choices import Choices, Chooser
 
@@ -354,7 +354,7 @@ def check_chooses(run: Any) -> None:
 def score_choices(run: Any, examples: Any, choices: Choices) -> Score:
     """Return the score of a language model that chooses a label for each text."""
     chooser = Chooser(run.task, choices)
-    return score_of(chooser, examples, *chooser.predict(examples), is_final=True)
+    return score_predictions(chooser, examples, *chooser.predict(examples), is_final=True)
 
 
 def labelled_data(data: Any, settings: Sequence[str], choices: Choices) -> LabelledData:
@@ -374,7 +374,7 @@ def labelled_data(data: Any, settings: Sequence[str], choices: Choices) -> Label
 def labelled_examples(file: Any, data: LabelledData, notes: Notes) -> list[Any]:
     examples = list(LABELLED.read_files([data.given(file)], data, notes))
     if not examples:
-        raise UserError(f"{file} contains no labelled text")
+        raise UserError(f"{file}: data.label_map leaves no labelled text; let it keep at least one label")
     return examples
 
 

@@ -20,7 +20,7 @@ from clew.core.graph_batches import rows_to
 from clew.core.modes import evaluating
 from clew.core.reprs import brief
 from clew.core.types import State, Term
-from clew.core.wording import argument_name
+from clew.core.wording import argument, argument_name
 from clew.data.examples import LabelledPixels
 from clew.data.kinds.labelled_pixels import LABELLED_PIXELS
 from clew.data.pictures.label_pictures import cell_levels
@@ -383,7 +383,10 @@ def write_label_pictures(labelled: Sequence[LabelledPicture], folder: Path, num_
                 )
             path.write_bytes(palette_png(picture.numbers, COLOURS))
         except OSError as error:
-            raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+            raise UserError(
+                f"{path}: cannot be written: {error.strerror or error}; name another folder with"
+                f" {argument('label_pictures')}"
+            ) from None
 
 
 def cell_objects(number: int, row: PictureRow, answer: LabelledPicture | None, options: CellOptions) -> Objects:

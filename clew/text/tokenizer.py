@@ -310,7 +310,8 @@ def panics_as_faults() -> Iterator[None]:
     except BaseException as error:
         if type(error) is Exception:
             raise UserError(
-                f"the tokenizer cannot read this text: {shortened(str(error), 150)}; use one that fits the model"
+                f"the tokenizer cannot read this text: {shortened(str(error), 150)}; use other words, or a tokenizer"
+                " with an unknown token"
             ) from None
         if not is_panic(error):
             raise

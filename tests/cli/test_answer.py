@@ -108,7 +108,11 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     )
     assert_refused(clew("answer", run, "--passage", "nowhere.txt", "Where?"), "no such file: nowhere.txt")
     assert_refused(clew("answer", run, "--passage", " ", "Where?"), "the passage is empty")
-    assert_refused(clew("answer", run, "--passage", PASSAGE, " "), "question 1 is empty")
+    assert_refused(clew("answer", run, "--passage", PASSAGE, " "), "question 1 is empty; ask something")
+    assert_refused(
+        clew("answer", run, "--file", facts["dev"], "--official", "--n-best", "2"),
+        "the official format has exactly one answer for each question; leave --n-best out",
+    )
     assert_refused(
         clew("answer", run, "--passage", PASSAGE, "Where?", "--n-best", "0"), "--n-best must be at least 1, not 0"
     )

@@ -91,6 +91,15 @@ def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, li
     )
     assert_refused(clew("embed", lstm, "--search", "a", stdin=""), "there is no text to search")
     assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is only for --search")
+    assert_refused(
+        clew("embed", lstm, "a", "--search", "b", "--index", "x.npy"),
+        "--index replaces the texts to search; leave the texts out, and give their file with --file if you have it",
+    )
+    for option in (["--tokens"], ["--out", "x.npy"]):
+        assert_refused(
+            clew("embed", lstm, "a", "--search", "b", *option),
+            "--search compares whole texts and prints the results; leave --tokens and --out out",
+        )
     with pytest.raises(UserError, match="a text must be a string, not"):
         library.load(lstm).embed([["a", "b"]])  # type: ignore[list-item]
 

@@ -9,6 +9,7 @@ import pytest
 
 from clew.cli.verbs import VERBS
 from clew.core.errors import few_of
+from clew.models import MODELS
 from tests.cli.conftest import Clew, Outcome
 from tests.runs.small import gpt_settings, lstm_settings, write_text
 
@@ -50,6 +51,11 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (["generate", "x", "--temprature", "1"], "unrecognized arguments: --temprature 1; did you mean --temperature?"),
         (["train", "text-lstm", "training.stepps=5"], "unknown field 'stepps' of training; did you mean 'steps'?"),
         (["train", "text-lstm", "training.steps=soon"], "training.steps takes a whole number, not 'soon'"),
+        (
+            ["train", "text-lstm", "model.family=recurent"],
+            f"model: unknown model family 'recurent'; did you mean 'recurrent'? known: {few_of(sorted(MODELS))}; add"
+            " your own with --code\n",
+        ),
         (["train", "text-lstm", "model.cell=lsmt"], "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"),
         (
             ["train", "text-lstm", "training.optimiser=adm"],
@@ -63,6 +69,10 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (
             ["train", "text-lstm"],
             "there is no training data; name your text with data.train, e.g. `clew train text-lstm",
+        ),
+        (
+            ["train", "text-lstm", "data.train=[a.txt,b.txt]"],
+            "data.train is a list, but a text is one file or folder; put its files into a folder",
         ),
         (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),
         (["train", "text-lstm", "device=gpu"], "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),

@@ -89,6 +89,14 @@ def test_a_text_without_its_graph_is_refused(clew: Clew, run: Path) -> None:
     assert_refused(clew("tag", run, "Ada and Bo ran"), f"text 1: {sentence}")
 
 
+def test_a_format_of_other_taggers_is_refused(clew: Clew, run: Path) -> None:
+    Path("new.conllu").write_text(FIRST, encoding="utf-8")
+    assert_refused(
+        clew("tag", run, "--file", "new.conllu", "--format", "spans"),
+        "--format spans is not available for this run; its formats are conll, json",
+    )
+
+
 def test_a_chain_reads_the_words_alone_and_cannot_know(clew: Clew, run: Path) -> None:
     files = [f"data.{part}={run.parent / 'train.conllu'}" for part in ("train", "valid")]
     trained = clew(

@@ -69,7 +69,10 @@ def test_two_runs_are_two_languages(clew: Clew, files: Path, lstm: Path, gpt: Pa
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        (["--train", "train.tsv"], "nothing to do"),
+        (
+            ["--train", "train.tsv"],
+            "nothing to do; give words to translate, --test FILE to measure, or --out FILE to write a dictionary",
+        ),
         (["w1"], "at least 10 training pairs with vectors on both sides"),
         (["--train", "train.tsv", "nobody"], "no vector for 'nobody'"),
         (["--train", "train.tsv", "w1", "--rounds", "many"], "--rounds must be a number"),

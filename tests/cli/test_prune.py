@@ -65,11 +65,12 @@ def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_pa
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ([], "either --heads SHARE"),
+        ([], "give either --heads SHARE, the share of heads to keep, or --off with the heads to remove"),
         (["--heads", "1"], "must be at least 0 and below 1"),
         (["--heads", "0.5", "--off", "1.1"], "either --heads SHARE"),
         (["--off", "7.1"], "unknown head '7.1'"),
-        (["--heads", "0.9"], "keeps all 2 heads"),
+        (["--heads", "0.9"], "--heads 0.9 keeps all 2 heads of "),
+        (["--heads", "0.9"], "; keep a smaller share"),
         (["--heads", "0.5", "--batches", "0"], "--batches (0)"),
         (["--heads", "0.5", "model.dim=3"], "only settings of the section data can"),
     ],

@@ -345,6 +345,13 @@ def test_a_file_that_adds_nothing_is_said_to(clew: Clew, tmp_path: Path) -> None
     assert 'task, model); add a line such as CELLS["mine"] = Mine' in found.err
 
 
+def test_code_of_ones_own_is_checked_as_the_argument(clew: Clew, tmp_path: Path) -> None:
+    code = write_text(tmp_path, "x = 1\n", "own.py")
+    found = clew("check", code, "--code", code)
+    assert found.status == 2
+    assert found.err == "clew: `clew check FILE.py` takes the file as its argument; leave --code out\n"
+
+
 def test_streams_are_for_a_runs_own_text(clew: Clew, lstm: Path, tmp_path: Path) -> None:
     found = clew("evaluate", str(lstm), "--streams", "1")
     assert found.status == 0 and "valid: loss" in found.out

@@ -1,8 +1,11 @@
+import socket
 from pathlib import Path
 
 import pytest
 import torch
 
+from clew.core import processes
+from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.training.checkpoints import MODEL, checkpoint_folders, read_group
@@ -19,6 +22,49 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def curve(folder: Path) -> list[float]:
     return [value for record in read_metrics(folder) for name, value in sorted(record.items()) if name.endswith("loss")]
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with (
+        pytest.raises(
+            UserError,
+            match="process 1 of this host has no GPU of its own: there are 1; start at most that many with"
+            " --nproc-per-node, or set device=cpu",
+        ),
+        processes.process_group("auto"),
+    ):
+        pass
+
+
+def test_a_process_that_cannot_be_reached_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as closed:  # bound, but nobody listens
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        settings = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "CLEW_TIMEOUT": 1}
+        for name, value in settings.items():
+            monkeypatch.setenv(name, str(value))
+        with (
+            pytest.raises(
+                UserError,
+                match=r"process 1 lost another process, which died or cannot be reached \(.*\); torchrun says which;"
+                r" continue with resume=True, or let torchrun restart them with --max-restarts",
+            ),
+            processes.process_group("cpu"),
+        ):
+            pass
+
+
+def test_the_other_processes_fail_with_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "rank", lambda: 1)
+    monkeypatch.setattr(processes, "sum_over_processes", lambda failures: failures + 1)
+    with pytest.raises(
+        UserError, match="the first process failed and has reported why; fix that, then start all processes again"
+    ):
+        processes.first_alone(lambda: None)
 
 
 @pytest.mark.slow

@@ -15,11 +15,12 @@ from clew.data.documents import (
     corpus_documents,
     documents_at,
     hold_out,
-    measure,
+    measure_documents,
     plain_lines,
     split_sentences,
 )
 from clew.data.files.measures import cached_extent
+from clew.data.kinds.documents import DocumentsData, find_documents
 from clew.data.notes import Notes
 from clew.text.train import train_wordpiece
 
@@ -133,6 +134,11 @@ def test_parts_are_cut_off_the_end_between_sentences() -> None:
         hold_out(whole, {"valid": 0.05, "test": 0.25})
 
 
+def test_files_for_valid_need_one_for_training() -> None:
+    with pytest.raises(UserError, match="data.valid and data.test need data.train; give that too, or leave them out"):
+        find_documents(DocumentsData(corpus="ewt-sample", valid="valid.txt"), Notes())
+
+
 def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
     text = [
         "the cat sat",
@@ -154,7 +160,7 @@ def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
         2,
         3,
     ]
-    assert done == [(measure(source).num_characters,) * 2]
+    assert done == [(measure_documents(source).num_characters,) * 2]
     again = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
     assert len(done) == 1 and again.tokens.tolist() == found.tokens.tolist()
     starts = found.sentences.tolist()
@@ -181,16 +187,18 @@ def written(path: Path, text: str, changed: int = 10**18) -> Path:
 @pytest.mark.usefixtures("all_large")
 def test_a_large_file_is_measured_again_when_its_size_or_its_nanosecond_is_another(tmp_path: Path) -> None:
     documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
-    first = cached_extent(documents, cache, measure)
+    first = cached_extent(documents, cache, measure_documents)
     written(tmp_path / "a.txt", "two one\n")
-    assert cached_extent(documents, cache, measure) == first != measure(documents)  # nothing tells it from what it was
+    assert (
+        cached_extent(documents, cache, measure_documents) == first != measure_documents(documents)
+    )  # nothing tells it from what it was
     for text, changed in (("two one\n", 10**18 + 1), ("two one one\n", 10**18)):
         written(tmp_path / "a.txt", text, changed)
-        assert cached_extent(documents, cache, measure) == measure(documents) != first
+        assert cached_extent(documents, cache, measure_documents) == measure_documents(documents) != first
     parts = hold_out(documents_at(written(tmp_path / "b.txt", "a\nb\nc\nd\n"), Notes()), {"valid": 0.5}, cache)
-    assert len({cached_extent(part, cache, measure) for part in (*parts.values(), documents)}) == 3
-    assert [cached_extent(part, cache, measure) for part in parts.values()] == [
-        measure(part) for part in parts.values()
+    assert len({cached_extent(part, cache, measure_documents) for part in (*parts.values(), documents)}) == 3
+    assert [cached_extent(part, cache, measure_documents) for part in parts.values()] == [
+        measure_documents(part) for part in parts.values()
     ]
 
 
@@ -199,17 +207,20 @@ def test_what_is_passed_over_is_told_each_time(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", '{"text": "One."}\n{"body": "Two."}\n')
     for _ in range(2):
         notes = Notes(faults="skip")
-        cached_extent(documents_at(path, notes), tmp_path / "cache", measure)
+        cached_extent(documents_at(path, notes), tmp_path / "cache", measure_documents)
         assert notes.skipped["no text"] == 1
     with pytest.raises(UserError, match="a.jsonl:2: this object has no field 'text'"):
-        cached_extent(documents_at(path, Notes()), tmp_path / "cache", measure)
-    assert cached_extent(documents_at(path, Notes(), format="lines"), tmp_path / "cache", measure).num_characters == 32
+        cached_extent(documents_at(path, Notes()), tmp_path / "cache", measure_documents)
+    assert (
+        cached_extent(documents_at(path, Notes(), format="lines"), tmp_path / "cache", measure_documents).num_characters
+        == 32
+    )
 
 
 @pytest.mark.usefixtures("all_large")
 def test_documents_that_are_not_what_was_remembered_are_told_and_then_encoded(tmp_path: Path) -> None:
     documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
-    cached_extent(documents, cache, measure)
+    cached_extent(documents, cache, measure_documents)
     written(tmp_path / "a.txt", "two one\n")
     tokenizer = train_wordpiece(["one two"])
     with pytest.raises(UserError, match="it changed while it was read; make sure that no other program writes to it"):

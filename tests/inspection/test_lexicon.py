@@ -5,11 +5,11 @@ from clew.core.errors import UserError
 from clew.inspection.lexicon import (
     PREPARATIONS,
     Space,
-    align,
+    align_spaces,
     cross_validate,
     folds,
     mutual_nearest,
-    precision,
+    precision_at,
     procrustes,
     space_of,
     translations,
@@ -78,18 +78,24 @@ def test_refinement_mends_a_small_dictionary():
     pairs = np.repeat(np.arange(11)[:, None], 2, 1)
     gold = {word: [word] for word in range(11, 200)}
     once, refined = (
-        precision(space_of(x, y, align(x, y, pairs, rounds=rounds), csls=True), gold).at[1] for rounds in (0, 2)
+        precision_at(space_of(x, y, align_spaces(x, y, pairs, rounds=rounds), csls=True), gold).at[1]
+        for rounds in (0, 2)
     )
     assert refined > once and refined > 99
 
 
 def test_any_translation_counts_and_words_without_vectors_count_when_asked():
     x = np.eye(4)
-    found = precision(Space(x, x), {0: [0], 1: [3, 1], 2: [3]}, num_in_all=6, ks=(1, 4))
+    found = precision_at(Space(x, x), {0: [0], 1: [3, 1], 2: [3]}, num_in_all=6, ks=(1, 4))
     assert found.at == {1: pytest.approx(200 / 3), 4: 100}
     assert found.of_all() == {1: pytest.approx(200 / 6), 4: 50}
     with pytest.raises(UserError, match="no pair of the lexicon"):
-        precision(Space(x, x), {})
+        precision_at(Space(x, x), {})
+
+
+def test_without_pairs_no_rotation_is_fitted():
+    with pytest.raises(UserError, match="there are no pairs of words to fit the rotation to; give at least one"):
+        align_spaces(np.eye(2), np.eye(2), np.zeros((0, 2), dtype=int))
 
 
 def test_folds_keep_a_word_on_one_side():

@@ -104,7 +104,7 @@ def test_what_stands_around_a_text_is_never_occluded():
     [
         ("elmo", {}, "has no single score to explain"),
         ("gpt", {"place": 2}, "place selects a tagged word"),
-        ("gpt", {"target": "a"}, "writes no target"),
+        ("gpt", {"target": "a"}, "writes no target; leave target= out"),
         ("classifier", {"second": "a"}, "reads one text; leave second= out"),
         ("gpt", {"of": "the walls"}, "of='the walls' must be one token that the model knows; it is 9 tokens"),
         ("classifier", {"of": "god"}, "unknown label 'god'; did you mean 'good'"),

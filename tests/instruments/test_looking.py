@@ -49,7 +49,10 @@ def test_an_unknown_instrument_names_the_nearest():
         clew.look(small_run("lstm"), "surprise")
     with pytest.raises(UserError, match="no run to look at"):
         clew.look([], "surprisal")
-    for assignments, sentence in ((["top"], "an option is name=value"), (["top=1", "top=2"], "'top' is given twice")):
+    for assignments, sentence in (
+        (["top"], "an option is name=value, such as layer=2, not 'top'"),
+        (["top=1", "top=2"], "'top' is given twice; leave one out"),
+    ):
         with pytest.raises(UserError, match=sentence):
             read_assignments("next", assignments)
 

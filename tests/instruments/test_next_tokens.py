@@ -54,5 +54,5 @@ def test_each_mask_of_a_text_has_its_guesses():
 
 
 def test_a_target_is_for_models_that_write_one():
-    with pytest.raises(UserError, match="writes no target"):
+    with pytest.raises(UserError, match="writes no target; leave target= out"):
         look(small_run("lstm"), "next", {"text": "a", "target": "b"})

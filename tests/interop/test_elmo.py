@@ -216,7 +216,5 @@ def test_a_folder_of_two_models_is_refused(tmp_path: Path) -> None:
 def test_the_package_that_reads_the_weights_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(
-        UserError, match=r"reading ELMo's weights \(HDF5\) needs h5py; `pip install 'clew\[elmo\]'`"
-    ):
+    with pytest.raises(UserError, match=r"reading ELMo's weights \(HDF5\) needs h5py; `pip install 'clew\[elmo\]'`"):
         import_checkpoint(tmp_path, tmp_path / "run")

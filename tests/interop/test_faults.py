@@ -156,8 +156,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a tensor too few": (tensors(**{BIAS: None}), r"has no tensor cls.predictions.bias"),
     "a tied weight that is another": (
         tensors(cls__predictions__decoder__weight=torch.ones(54, 16)),
-        r"cls.predictions.decoder.weight and bert.embeddings.word_embeddings.weight differ, though config.json says that"
-        r" they are tied \(tie_word_embeddings\); set that field to false, or save the checkpoint again",
+        r"cls.predictions.decoder.weight and bert.embeddings.word_embeddings.weight differ, though config.json says"
+        r" that they are tied \(tie_word_embeddings\); set that field to false, or save the checkpoint again",
     ),
     "a tensor of eight bits": (
         tensors(**{BIAS: torch.zeros(54).to(torch.float8_e4m3fn)}),
@@ -211,7 +211,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "an unknown kind of answer": (
         fields(architectures=["BertForSequenceClassification"], problem_type="ranking"),
-        r"problem_type is 'ranking'; known: single_label_classification, multi_label_classification, regression",
+        r"config.json: problem_type is 'ranking'; known: single_label_classification, multi_label_classification,"
+        r" regression",
     ),
     "a regression of several numbers": (
         fields(architectures=["BertForSequenceClassification"], problem_type="regression"),

@@ -13,7 +13,7 @@ from clew.core.errors import UserError
 from clew.core.types import Memory
 from clew.interop.from_torch import accept_torch_names
 from clew.layers.attention import SelfAttention
-from clew.layers.cells import LSTM
+from clew.layers.cells import GRU, LSTM
 from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import Stack
 from clew.models.recurrent import RecurrentConfig, build_recurrent
@@ -298,6 +298,14 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
             clew.from_torch(module)  # type: ignore[call-overload]
     with pytest.raises(UserError, match="causal applies to a TransformerEncoder only, and this is a LSTM"):
         clew.from_torch(nn.LSTM(2, 2), causal=True)
+    before = Stack([Recurrent(GRU(2, 2, reset="before"))])
+    accept_torch_names(before)
+    with pytest.raises(
+        UserError,
+        match="torch's GRU resets after the product with the hidden weights, and this one before it; build it with"
+        " reset=after",
+    ):
+        before.load_state_dict(nn.GRU(2, 2).state_dict())
     with pytest.raises(UserError, match="SelfAttention cannot load weights under torch's names"):
         accept_torch_names(SelfAttention(8, 2))
     ours: Any = clew.from_torch(nn.Transformer(8, 2, 1, 1, 12))

@@ -260,8 +260,8 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     listed = config.model_copy(update={"model": config.model.model_copy(update={"decoder_layers": ["attention"]})})
     with pytest.raises(
         UserError,
-        match="Marian has layers of attention and feed-forward networks only, but model.decoder_layers lists others; use"
-        " format='onnx'",
+        match="Marian has layers of attention and feed-forward networks only, but model.decoder_layers lists others;"
+        " use format='onnx'",
     ):
         write_huggingface(Run(tmp_path, listed, vocabularies, task), tmp_path)
 

@@ -65,7 +65,7 @@ def test_dropped_letters_come_back_in_evaluation():
         ({"name": "cnn", "widths": 3}, "takes a list of whole numbers or null, not 3"),
         ({"name": "cnn", "activation": "sin"}, "unknown activation 'sin'"),
         ({"name": "cnn", "letter_dim": 0}, "letter_dim (0) must be at least 1"),
-        ({"name": "lstm"}, "dim (5) must be even"),
+        ({"name": "lstm"}, "dim (5) must be even, since each of the two directions has half of it; add 1"),
     ],
 )
 def test_what_cannot_be_built_is_told(part, sentence):

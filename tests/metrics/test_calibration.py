@@ -97,5 +97,9 @@ def test_mistakes_have_their_sentences():
         calibration(torch.ones(3, 2), torch.zeros(2))
     with pytest.raises(UserError, match=r"num_bins \(0\) must be at least 1"):
         calibration(torch.ones(1, 2), torch.zeros(1), num_bins=0)
+    with pytest.raises(UserError, match="calibrations of 5 and 9 bins cannot be added; give both the same num_bins"):
+        calibration(torch.ones(1, 2), torch.zeros(1), num_bins=5) + calibration(
+            torch.ones(1, 2), torch.zeros(1), num_bins=9
+        )
     with pytest.raises(UserError, match="calibration needs at least one example"):
         fit_temperature(torch.ones(0, 2), torch.zeros(0, dtype=torch.long))

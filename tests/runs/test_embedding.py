@@ -229,7 +229,14 @@ def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path
         == "embedding.from is for tasks that read sentences, such as tagging and classification; language_model reads"
         " running text"
     )
-    assert "set text.tokenizer=word" in refused(f"embedding.from={sources['words']}", "text.tokenizer=bpe")
+    assert refused(f"embedding.from={sources['words']}", "text.tokenizer=bpe") == (
+        "the section embedding needs words as tokens, not text.tokenizer=bpe; set text.tokenizer=word, or leave the"
+        " section out: embedding.characters=null embedding.dim=null"
+    )
+    assert refused("embedding.words=false", "embedding.characters=cnn", "embedding.dim=4") == (
+        "embedding.vectors and embedding.dim configure the word table, which embedding.words=false disables; leave them"
+        " out"
+    )
     assert "embedding.words=false leaves no input vectors for words" in refused(
         "embedding.words=false", "embedding.dim=null"
     )

@@ -88,6 +88,14 @@ def test_faulty_examples_are_left_out_where_that_is_asked_for(runs: dict[str, Ru
         run.evaluate(rows, data__faults="skp")
 
 
+def test_a_map_that_leaves_every_label_out_is_refused(runs: dict[str, Run]) -> None:
+    Path("good.csv").write_text("text,label\na good film,pos\n", encoding="utf-8")
+    with pytest.raises(
+        UserError, match="good.csv: data__label_map leaves no labelled text; let it keep at least one label"
+    ):
+        runs["text"].evaluate(Path("good.csv"), choices={"pos": "good", "neg": "bad"}, data__label_map={"pos": None})
+
+
 def test_a_text_is_scored_as_its_file_is(runs: dict[str, Run]) -> None:
     text = "the thread was red and long.\nshe followed it.\n"
     Path("text.txt").write_text(text, encoding="utf-8")

@@ -138,5 +138,8 @@ def test_what_cannot_be_read_is_refused(run: Run) -> None:
         UserError, match="a text needs at least 2 tokens to be scored, one to read and one to predict; found 1"
     ):
         run.score("a")
+    classifier = clew.load(FROZEN.parent / "classification" / "run", device="cpu")
+    with pytest.raises(UserError, match="classifies texts, not trees; call `classify` with texts"):
+        classifier.classify_trees("(S (A a) (B b))")
     with pytest.raises(UserError, match="unknown device 'gpu'"):
         clew.load(FROZEN, device="gpu")

@@ -66,7 +66,7 @@ def test_what_cannot_be_pruned_is_refused(runs, tmp_path: Path):
         prune_run(runs["recurrent"], ["1.1"], tmp_path / "a")
     with pytest.raises(UserError, match="unknown head '9.1'"):
         prune_run(runs["gpt"], ["9.1"], tmp_path / "a")
-    with pytest.raises(UserError, match="no heads to prune"):
+    with pytest.raises(UserError, match="no heads to prune; name some, or keep a smaller share"):
         prune_run(runs["gpt"], [], tmp_path / "a")
     with pytest.raises(UserError, match="is a run already"):
         prune_run(runs["gpt"], ["1.1"], runs["bert"].folder)

@@ -381,6 +381,18 @@ def test_another_sites_page_is_refused_here_too(served: Served) -> None:
         served.client.models.list(extra_headers={"Origin": "http://evil.example"})
 
 
+def test_a_run_that_repeats_no_n_gram_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = small_run("lstm")
+    decoding = run.config.decoding.model_copy(update={"no_repeat_ngram": 2})
+    monkeypatch.setattr(run, "config", run.config.model_copy(update={"decoding": decoding}))
+    with pytest.raises(
+        openai.BadRequestError,
+        match="this run's settings in the section decoding of its config.json do not work with this route; use"
+        " `clew generate`, or the route /generate",
+    ):
+        served.client.completions.create(model="lstm", prompt="a")
+
+
 def test_requests_are_counted_by_model_and_route(served: Served) -> None:
     served.client.completions.create(model="lstm", prompt="the", max_tokens=1)
     with urllib.request.urlopen(f"{served.address}/metrics", timeout=30) as response:

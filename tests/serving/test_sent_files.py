@@ -96,6 +96,9 @@ def test_a_path_is_refused_whether_there_is_such_a_file_or_not(
         found = ask(service, "/caption", body)
         assert found.status_code == 400 and len(found.json()["error"]) < 400
         assert "data" in found.json()["error"] and "root:" not in found.text
+        if not isinstance(given, dict):
+            assert 'expected {"data": BASE64, "name": NAME}, found ' in found.json()["error"]
+            assert "; send the bytes of the file, not a path" in found.json()["error"]
 
 
 def test_a_name_is_only_a_name(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

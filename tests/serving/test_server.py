@@ -2,6 +2,7 @@
 is answered, or given up."""
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -86,6 +87,16 @@ def test_a_port_that_was_asked_for_and_is_taken_is_refused() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"port {port} is in use; choose another with --port, or leave it out"):
             listen(port)
+
+
+def test_without_a_free_port_one_may_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken(socket.socket):
+        def bind(self, address: Any) -> None:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+
+    monkeypatch.setattr(socket, "socket", Taken)
+    with pytest.raises(UserError, match="there is no free port; close another program, or choose one with --port"):
+        listen()
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**9])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from clew.core.batches import rows_of
 from clew.core.errors import UserError
+from clew.data.sounds.sound_files import Sound
 from clew.models import MODELS
 from clew.sources.frames import Framed, Frames, Normalisation, deltas, fit_normalisation, normalised, stacked
 from clew.sources.log_mel import LogMel, log_mel, mel_filters
@@ -58,6 +59,11 @@ def test_cepstra_are_the_cosine_transform_of_the_bands(count: int) -> None:
 def test_there_are_at_most_as_many_cepstra_as_bands() -> None:
     with pytest.raises(UserError, match=r"cepstra \(6\) must be from 0 to num_mels \(5\)"):
         LogMel(1000, 5, cepstra=6)
+
+
+def test_a_sound_without_samples_is_refused() -> None:
+    with pytest.raises(UserError, match=r"samples=tensor\(\[\]\), rate=1000\): the sound is empty; leave it out"):
+        LogMelReader(rate=1000).measured(Sound(torch.zeros(0), 1000))
 
 
 @pytest.mark.parametrize("option", ["frequency_masks", "vocal_tract", "convolve"])

@@ -199,6 +199,15 @@ def test_a_journal_that_was_cut_in_the_middle_of_a_line_is_whole_again(given: li
         repair_journal(Path("runs/found"))
 
 
+def test_a_search_under_torchrun_is_refused(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.studies.searching.world_size", lambda: 2)
+    assert_refused(
+        clew("train", "text-lstm", "--search", 2, *SPACE),
+        "a search starts its own processes and cannot run under torchrun; start it without torchrun, with --jobs 2 to"
+        " train two trials at once",
+    )
+
+
 def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> None:
     def refused(*arguments: object, sentence: str) -> None:
         assert_refused(clew("train", "text-lstm", *arguments), sentence)

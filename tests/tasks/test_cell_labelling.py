@@ -155,6 +155,15 @@ def test_a_picture_is_not_overwritten_by_its_labels(run: Path, capsys: pytest.Ca
     assert "which would be overwritten; name another" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_made_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    file = str(run / "pictures" / "0.png")
+    assert main(["predict", str(run / "run"), file, "--label-pictures", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.endswith(
+        "file/0.png: cannot be written: File exists; name another folder with --label-pictures\n"
+    )
+
+
 def test_an_evaluation_lists_the_worst_pictures_by_their_share_of_right_cells(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -197,6 +197,12 @@ def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) ->
         UserError, match=r"training.length \(4\) must be at least 5, including 3 tokens of the tokenizer's frame"
     ):
         MaskedExamples(documents, task, 4)
+    unframed = bert(MaskedLanguageModelConfig())
+    unframed.tokenizer = train_wordpiece(LINES)
+    with pytest.raises(
+        UserError, match="the tokenizer has no separator for pairs of texts; set task.next_sentence=false"
+    ):
+        MaskedExamples(documents, unframed, 20)
     one = EncodedDocuments(documents.tokens, documents.sentences, documents.documents[[0, -1]])
     with pytest.raises(
         UserError, match="the training part is one document, but next-sentence prediction needs at least two"

@@ -2,6 +2,7 @@ import hashlib
 import json
 
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -177,6 +178,28 @@ def test_unknown_words_of_a_prompt_are_named():
     )
     with pytest.raises(UserError, match="never seen: 'z€'; it knows .* subwords: use other words"):
         train_wordpiece("abc abc").check("abc z€")
+
+
+def test_a_word_that_the_library_cannot_encode_is_refused():
+    tokenizer = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel({"thread": 0}, unk_token="<unk>")))
+    with pytest.raises(
+        UserError,
+        match="the tokenizer cannot read this text: WordLevel error: .*; use other words, or a tokenizer with an"
+        " unknown token",
+    ):
+        tokenizer.encode("maze")
+
+
+def test_two_frames_around_a_text_are_refused():
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<s>": 1}, unk_token="a"))
+    frame = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    inner.post_processor = tokenizers.processors.Sequence([frame, frame])
+    with pytest.raises(
+        UserError,
+        match="the tokenizer puts several frames around a text, and a model expects one; remove all post-processors but"
+        " one",
+    ):
+        _ = Tokenizer(inner).frame
 
 
 def test_half_a_character_is_refused():

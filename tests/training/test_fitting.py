@@ -471,6 +471,8 @@ def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path)
         match="the optimiser has 2 parameters that the module does not have; build it from module.parameters()",
     ):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, optimiser=torch.optim.SGD(Line().parameters(), lr=0.1))
+    with pytest.raises(UserError, match="the loader in evaluate= has no batches; add examples to its dataset"):
+        clew.fit(Line(), loader, tmp_path / "empty", steps=2, evaluate=DataLoader([]), device="cpu", quiet=True)
     with pytest.raises(
         UserError, match="evaluate returned accuracy; return a loss, or metrics by name that include `loss`"
     ):

@@ -125,6 +125,16 @@ def test_what_cannot_be_learnt_from_is_told(tmp_path: Path, settings: list[str],
         prepare_problem(config_of("text-bert", [*bert_settings(tmp_path), *settings]))
 
 
+def test_a_text_of_unknown_words_alone_cannot_be_scored(tmp_path: Path) -> None:
+    run = run_recipe("text-bert", bert_settings(tmp_path, steps=1), out=Path("run")).run
+    Path("greek.txt").write_text("Ω Ω Ω\nΩ Ω\n\nΩ\nΩ Ω\n", encoding="utf-8")
+    with pytest.raises(
+        UserError,
+        match="no token of the text can be masked, because the tokenizer knows none of them; give another text",
+    ):
+        run.evaluate(Path("greek.txt"))
+
+
 def test_corpora_and_files_are_learnt_from_together(tmp_path: Path) -> None:
     settings = [*bert_settings(tmp_path), "data.corpus=ewt-sample+tatoeba-sample", "data.source=de"]
     parts = find_documents(config_of("text-bert", settings).data, Notes())

@@ -306,6 +306,15 @@ def test_more_micro_batches_than_processes_can_fill_are_refused(tmp_path: Path) 
         check_training(config.training)
 
 
+def test_lengths_vary_in_streams_only() -> None:
+    config = config_of("text-gpt", ["training.vary_length=true"])
+    with pytest.raises(
+        UserError,
+        match="training.vary_length needs training.batching=streams; set it, or leave training.vary_length out",
+    ):
+        check_training(config.training)
+
+
 def test_accumulation_trains_to_the_same_model(tmp_path: Path) -> None:
     for parts in (1, 4):
         run_recipe(

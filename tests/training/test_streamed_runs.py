@@ -231,6 +231,36 @@ def test_a_function_of_python_is_trained_on_and_gone_on_with(tmp_path: Path) -> 
         clew.train("text-bert", data=pages, out="other", quiet=True)
 
 
+def test_epochs_of_a_long_iterable_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.data.streams.iterables.MOST_COUNTED", 1000)
+    Path("valid.txt").write_text(TEXT)
+    given = [word for word in GPT if not word.startswith("training.steps=")]
+    given += ["data.test_fraction=0"]
+    with pytest.raises(
+        UserError,
+        match="training__epochs needs data of known size, and the size of a long iterable is unknown; set"
+        " training__steps instead",
+    ):
+        clew.train(
+            "text-gpt",
+            *given,
+            "training.epochs=2",
+            data={"train": pages, "valid": Path("valid.txt")},
+            out="run",
+            quiet=True,
+        )
+
+
+def test_a_process_ends_when_another_cannot_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "sum_over_processes", lambda failures: failures + 1)
+    with pytest.raises(
+        UserError,
+        match="another process could not read the stream any further and has reported why; fix that, then continue with"
+        " resume=True",
+    ):
+        next(streamed.gathered_windows(iter([])))  # type: ignore[arg-type]
+
+
 def test_another_iterable_is_told_when_a_run_goes_on() -> None:
     given = [*GPT, "training.steps=4"]
     clew.train("text-gpt", *given, data=pages, out="run", quiet=True)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from clew.core.errors import UserError
 from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, only
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
 from clew.interop.huggingface.folders import Checkpoint

@@ -39,9 +39,7 @@ def modules_of(path: Path) -> list[tuple[str, str]]:
             for module in read_json(inside(path, MODULES, path))
         ]
     except (KeyError, TypeError):
-        raise UserError(
-            f"{path / MODULES} must list modules, each with its type and its path; copy it again"
-        ) from None
+        raise UserError(f"{path / MODULES} must list modules, each with its type and its path; copy it again") from None
 
 
 def sentence_task(path: Path, understood: Understood) -> Understood:

@@ -98,7 +98,8 @@ def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> t
         len(merge) == 2 for merge in merges
     ):
         raise UserError(
-            f"{files[0].parent}: vocab.json must have the id of each token, and merges.txt two tokens per line; copy both"
+            f"{files[0].parent}: vocab.json must have the id of each token, and merges.txt two tokens per line; copy"
+            " both"
             " again"
         )
     check_there(specials, vocabulary, files[0])

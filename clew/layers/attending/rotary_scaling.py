@@ -130,7 +130,7 @@ class YaRN(Scaling):
                 f"rotary scaling 'yarn' needs 0 < slow_turns ({slow_turns:g}) < fast_turns ({fast_turns:g})"
             )
         if base <= 1:
-            raise UserError(f"rotary scaling 'yarn' needs a rotary base above 1, not {base:g}")
+            raise UserError(f"rotary scaling 'yarn' needs a rotary base above 1, not {base:g}; set one such as 10000")
         self.stretch = at_least_1("yarn", factor)
         self.original_max_length = a_length("yarn", original_max_length)
         self.factor = 0.1 * math.log(factor) + 1 if attention_factor is None else attention_factor

@@ -68,7 +68,8 @@ def cell_tensors(cell: Cell, read: Callable[[str], Tensor | None]) -> dict[str, 
     if isinstance(cell, GRU):
         if cell.candidate_bias is None:
             raise UserError(
-                "torch's GRU resets after the product with the hidden weights; its weights fit a GRU with reset=after"
+                "torch's GRU resets after the product with the hidden weights, and this one before it; build it with"
+                " reset=after"
             )
         tensors["candidate_bias"] = second[2 * cell.dim :]
         second = torch.cat([second[: 2 * cell.dim], torch.zeros_like(second[2 * cell.dim :])])

@@ -176,8 +176,8 @@ class OpenAIRoutes:
         call = call_of(run, verb, {"texts": texts, **fields.options(most), **seed}, self.service.longest)
         if not call.joins:
             raise UserError(
-                "this run's decoding settings work only with `clew generate` and clew's own routes; see decoding in its"
-                " config.json"
+                "this run's settings in the section decoding of its config.json do not work with this route; use"
+                " `clew generate`, or the route /generate"
             )
         return call
 

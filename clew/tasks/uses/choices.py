@@ -13,14 +13,14 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.batches import padded
-from clew.core.errors import UserError, shown, unknown
+from clew.core.errors import UserError, named, shown, unknown
 from clew.core.modes import evaluating
 from clew.core.state import select_rows
 from clew.core.types import State
 from clew.core.wording import argument, argument_name
 from clew.data.examples import Labelled
 from clew.data.plans import batches_by_length
-from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of, texts_of
+from clew.tasks.classification import CLASSIFY, Classified, class_confidence, classified_objects, texts_of
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.shared.judging import Judging, unlabelled_texts
 from clew.tasks.use import Answered, Options, PairRow, TextRow, TwoTexts, Use, Watch, tokens_read
@@ -206,7 +206,9 @@ class Chooser(Judging):
             tokens, offsets = tokenizer.encode_with_offsets(before + behind)
             start = sum(1 for _ in takewhile(lambda span: span[1] <= len(before), offsets))  # noqa: B023
             if start == len(tokens):
-                raise UserError(f"{example.id}: the choice '{label}' has no token")
+                raise UserError(
+                    f"{example.id}: the tokenizer has no token for the choice {named(label)}; give it other words"
+                )
             if start == 0 and not frame:
                 tokens, start = [self.first_token(example), *tokens], 1
             rows.append(tokens)
@@ -371,7 +373,7 @@ CHOOSE: Use[PairRow, Chosen] = Use(
     remarks=choice_remarks,
     watch=Watch(
         tokens=lambda task, row: tokens_read(task.tokenizer, texts_of(row)),
-        confidence=confidence_of,
+        confidence=class_confidence,
         labels=lambda task, answer: answer.labels,
     ),
 )

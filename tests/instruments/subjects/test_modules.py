@@ -462,7 +462,21 @@ class Counts(nn.Module):
             {"text": "the", "tokenizer": Tokenizer()},
             "LanguageModel has a tokenizer of its own and reads texts",
         ),
+        (
+            "encoder",
+            "attribution",
+            {"inputs": vectors(), "baseline": "mask"},
+            "this model has no neutral token to replace others with; set baseline=zero",
+        ),
         ("task", "gradients", {"text": ""}, "there is no text to read"),
+        (
+            "halves",
+            "gradients",
+            {"inputs": (vectors(), vectors(3))},
+            "gradients need one output for each place that is read, but this model reads 5 and returns 3; look at a"
+            " part"
+            " of it that returns one for each, such as its encoder",
+        ),
         (
             "task",
             "cka",
@@ -477,6 +491,7 @@ def test_what_cannot_be_looked_at_is_one_sentence(model, instrument, given, sent
         "encoder": encoder(),
         "table": nn.Embedding(6, 8),
         "counts": Counts(),
+        "halves": nn.Transformer(8, 2, 1, 1, 16, batch_first=True),
         "run": small_run("gpt"),
         "task": small_run("gpt").task,
     }

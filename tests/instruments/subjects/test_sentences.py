@@ -98,7 +98,7 @@ def test_layers_of_two_models_are_compared_word_by_word(runs):
     np.testing.assert_allclose(np.diag(same.facts["cka"]), 1)
     other = look([runs["bert"], runs["elmo"]], "cka", {"sentences": 20})
     assert np.shape(other.facts["cka"]) == (3, 3) and 0 <= np.min(other.facts["cka"]) <= np.max(other.facts["cka"]) < 1
-    with pytest.raises(UserError, match="not 3"):
+    with pytest.raises(UserError, match="layers are compared within one run, or between two, not 3; name one or two"):
         look([runs["bert"], runs["gpt"], runs["elmo"]], "cka", {"sentences": 20})
 
 

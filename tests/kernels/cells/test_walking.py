@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree, where_rows
 from clew.core.types import Fixed
 from clew.kernels import only_equations
@@ -63,6 +64,17 @@ def test_values_and_gradients_are_those_of_the_equation(name, mask):
     found = with_gradients(*walk(trace_step(cell, inputs, state), real), real, wanted)
     for a, b in zip(found, right, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+def test_a_gradient_of_a_gradient_is_refused():
+    cell, x, state = drawn(BUILT["lstm"])
+    y, _ = walk(trace_step(cell, cell.inputs(x), state), None)
+    with pytest.raises(
+        UserError,
+        match=r"this recurrence runs on a kernel whose gradient cannot be differentiated again \(create_graph=True\);"
+        r" run it inside `with clew.kernels.only_equations\(\):`",
+    ):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
 
 
 @pytest.mark.parametrize("name", ["peephole_lstm", "RowMasked", "Clipped", "Normed", "Shared"])

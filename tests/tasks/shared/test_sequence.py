@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 
 from clew.core.errors import UserError
@@ -17,6 +18,7 @@ from clew.tasks.shared.sequence import (
     train_sequence_vocabularies,
 )
 from clew.tasks.uses.writing import DecodingConfig, Hypothesis
+from clew.text.tokenizer import Tokenizer
 from clew.text.train import train_bpe, train_character, train_word
 from clew.training.backward import StepOptions
 from clew.training.loop import train
@@ -350,6 +352,11 @@ def test_mistakes_in_a_task_are_sentences() -> None:
         ),
     ):
         sequence_task("luong", config=SequenceConfig(tied=True))
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "<eos>": 1, "a": 2}, unk_token="<unk>"))
+    with pytest.raises(UserError, match="task.start=pad needs a padding token, but .* has none; set task.start=end"):
+        SequenceToSequence(
+            sequence_body(3), sequence_task("luong").source, Tokenizer(inner), SequenceConfig(start="pad")
+        )
     with pytest.raises(UserError, match="unknown value for task.best 'bleu'.*known: exact_match, loss"):
         sequence_task("luong", config=SequenceConfig(best="bleu"))
     task = sequence_task("convolutional", max_length=4)

@@ -187,6 +187,13 @@ def test_choices_that_cannot_be_are_told_in_a_sentence(given, options, sentence)
         choices_of(given, **options)
 
 
+def test_a_choice_that_the_tokenizer_drops_is_refused():
+    with pytest.raises(
+        UserError, match="text 1: the tokenizer has no token for the choice '.u200b'; give it other words"
+    ):
+        Chooser(build("recurrent", "wordpiece"), choices_of(["good", "\u200b"])).choose(["the film"])
+
+
 def test_a_choice_that_the_model_has_never_seen_is_refused():
     with pytest.raises(UserError, match="the choice 'superb' has words the model has never seen: 'superb'"):
         Chooser(build("recurrent", "word"), choices_of(["good", "superb"]))
