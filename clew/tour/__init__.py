@@ -1,1 +1,2 @@
-"""The lineage of sequence models in small experiments, each a function that trains, measures and returns a view."""
+"""The history of sequence models in small experiments. Each is a function that trains models, measures them and returns
+a finding."""

@@ -1,5 +1,5 @@
-"""The experiment `barriers`: an ablation of the Transformer block, one part at a time, to show which problem of
-self-attention each part solves; and two sentences that are identical to a model without positions."""
+"""The experiment `barriers`: ablate the Transformer block one part at a time, to show which problem of self-attention
+each part solves; and compare two sentences that are identical to a model without positions."""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from clew.tour.training import parameters_of, train_task
 
 
 class Block(NamedTuple):
-    """The parts of a block."""
+    """The parts of a Transformer block."""
 
     position: str = "sinusoidal"
     network: bool = True
@@ -36,7 +36,7 @@ class Block(NamedTuple):
     num_heads: int = 4
 
 
-class Without(NamedTuple):
+class Ablation(NamedTuple):
     block: Block
     claim: str
 
@@ -57,17 +57,17 @@ SIZES: dict[Scale, Size] = {
     "full": Size(64, 2, 64, 1000, 24, 2, 512),
 }
 WHOLE = "the whole block"
-LEFT_OUT: dict[str, Without] = {
-    WHOLE: Without(Block(), ""),
-    "no positions": Without(Block(position="none"), "no order: a bag of words"),
-    "no network": Without(Block(network=False), "no non-linearity except the softmax: averages of averages"),
-    "no mask": Without(Block(mask=False), "sees what it has to predict"),
-    "no residual": Without(Block(residual=False), "hard to train"),
-    "no norm": Without(Block(norm=False), "trains worse"),
-    "no scaling": Without(Block(score="dot"), "the softmax saturates"),
-    "one head": Without(Block(num_heads=1), "attends in one way at a time"),
+LEFT_OUT: dict[str, Ablation] = {
+    WHOLE: Ablation(Block(), ""),
+    "no positions": Ablation(Block(position="none"), "no order: a bag of words"),
+    "no network": Ablation(Block(network=False), "no non-linearity except the softmax: averages of averages"),
+    "no mask": Ablation(Block(mask=False), "sees what it must predict"),
+    "no residual": Ablation(Block(residual=False), "hard to train"),
+    "no norm": Ablation(Block(norm=False), "trains worse"),
+    "no scaling": Ablation(Block(score="dot"), "the softmax saturates"),
+    "one head": Ablation(Block(num_heads=1), "attends in one way at a time"),
 }
-"""The ablations, each with the problem that it is claimed to cause."""
+"""The ablations. `claim` is the problem that each is said to cause."""
 
 
 class Normed(PreNorm):
@@ -84,11 +84,12 @@ WIRED: dict[tuple[bool, bool], type[Plain]] = {
     (False, True): Normed,
     (False, False): Plain,
 }
-"""By (residual, norm)."""
+"""The wiring for each (residual, norm)."""
 
 
 def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, max_length: int) -> Body:
-    """Positions and initial weights follow Vaswani et al. (2017); the norm precedes each layer."""
+    """Build a stack of blocks. Positions and initial weights follow Vaswani et al. (2017); the norm precedes each
+    layer."""
     head_dim = dim // block.num_heads
     position, in_layers = build_positions(block.position, dim, block.num_heads, head_dim, max_length)
     join = WIRED[block.residual, block.norm]
@@ -108,7 +109,7 @@ def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, ma
 
 class Outcome(NamedTuple):
     """The results of one block, averaged over seeds: parameters; bits per character of unseen text; bits at the last
-    position of a window, where nothing follows that could be seen; and the range of the bits over seeds."""
+    position of a window, after which there is nothing to see; and the range of the bits over seeds."""
 
     parameters: int
     bits: float
@@ -146,7 +147,7 @@ SENTENCES = ("man bites dog", "dog bites man")
 
 
 def apart(position: str, mask: bool, seed: int) -> float:
-    """The relative distance between the mean vectors of both sentences in an untrained stack of two blocks."""
+    """Return the relative distance between the mean vectors of both sentences in an untrained stack of two blocks."""
     words = sorted(set(" ".join(SENTENCES).split()))
     torch.manual_seed(seed)
     body = build_blocks(Block(position=position, mask=mask), len(words), dim=16, num_layers=2, max_length=8).eval()
@@ -163,17 +164,17 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     whole, unmasked = outcomes[WHOLE], outcomes["no mask"]
     worse = {name: outcome.bits - whole.bits for name, outcome in outcomes.items() if name not in (WHOLE, "no mask")}
     order = sorted(worse, key=lambda name: -worse[name])
-    told = ", ".join(f"{name} {worse[name]:+.2f}" for name in order)
+    differences = ", ".join(f"{name} {worse[name]:+.2f}" for name in order)
     same = f'"{SENTENCES[0]}" and "{SENTENCES[1]}"'
     return Finding(
         "What each part of the block is for",
-        "Self-attention alone has no order and no non-linearity, and sees the future; positions, the feed-forward"
-        " network and the mask solve this. Residuals, norms and the scaling make it trainable, and heads let it attend"
-        " in several ways at once (Vaswani et al. 2017).",
-        f"Bits per character, relative to the whole block's {whole.bits:.2f}: {told}. Without the mask it needs"
-        f" {unmasked.bits:.2f} bits where the next character is visible and {unmasked.last:.2f} where it is not"
+        "Self-attention by itself has no order and no non-linearity, and sees the future; positions, the feed-forward"
+        " network and the mask solve this. Residual connections, norms and scaling make it trainable, and heads let it"
+        " attend in several ways at once (Vaswani et al. 2017).",
+        f"Bits per character, relative to the whole block's {whole.bits:.2f}: {differences}. Without the mask it needs"
+        f" {unmasked.bits:.2f} bits if the next character is visible and {unmasked.last:.2f} if it is not"
         f" ({whole.last:.2f} with the mask). Without positions and mask, {same} are {pairs['none', False]:.0e} apart,"
-        f" with sinusoids {pairs['sinusoidal', False]:.2f}; with the mask alone, which also carries order,"
+        f" with sinusoids {pairs['sinusoidal', False]:.2f}; with only the mask, which also carries order,"
         f" {pairs['none', True]:.2f}.",
         View(
             "The block without one of its parts",
@@ -183,14 +184,14 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         [
             *(
                 (
-                    f"bits a character, {name}, beside the whole block's",
+                    f"bits per character, {name} and the whole block",
                     LEFT_OUT[name].claim,
-                    f"{outcomes[name].bits:.2f} beside {whole.bits:.2f}",
+                    f"{outcomes[name].bits:.2f} and {whole.bits:.2f}",
                 )
                 for name in worse
             ),
             (
-                "bits without the mask, next character seen and not",
+                "bits without the mask, next character visible and not",
                 LEFT_OUT["no mask"].claim,
                 f"{unmasked.bits:.2f} and {unmasked.last:.2f}",
             ),
@@ -204,29 +205,28 @@ def parts_of(outcomes: dict[str, Outcome], pairs: dict[tuple[str, bool], float],
     rows = [
         (
             name,
-            f"{one.parameters:,}",
-            round(one.bits, 3),
-            f"{one.bits - whole:+.3f}",
-            round(one.last, 3),
+            f"{outcome.parameters:,}",
+            round(outcome.bits, 3),
+            f"{outcome.bits - whole:+.3f}",
+            round(outcome.last, 3),
             LEFT_OUT[name].claim,
         )
-        for name, one in outcomes.items()
+        for name, outcome in outcomes.items()
     ]
-    header = ("block", "parameters", "bits", "more than whole", "bits, last position", "claimed problem")
-    spread = max(one.spread for one in outcomes.values())
+    header = ("block", "parameters", "bits", "above the whole block", "bits, last position", "claimed problem")
+    spread = max(outcome.spread for outcome in outcomes.values())
     seeds = f"The range over {size.seeds} seeds is at most {spread:.3f} bits." if size.seeds > 1 else "One seed."
     return [
         Table(header, rows, f"Bits per character of unseen text, {size.steps} steps"),
         Bars(
             list(outcomes),
-            [(one.bits, one.last) for one in outcomes.values()],
+            [(outcome.bits, outcome.last) for outcome in outcomes.values()],
             "bits",
             "All positions, and the last one",
             ("all", "last"),
         ),
         Note(
-            "At the last position of a window nothing follows, so that a model without a mask has to predict there"
-            f" too. {seeds}"
+            f"Nothing follows the last position of a window, so a model without a mask must predict there too. {seeds}"
         ),
         Table(
             ("positions", "no mask", "with mask"),
@@ -234,10 +234,10 @@ def parts_of(outcomes: dict[str, Outcome], pairs: dict[tuple[str, bool], float],
             f"Distance of {SENTENCES[0]!r} from {SENTENCES[1]!r} relative to the length, untrained",
         ),
         Note(
-            "Each of the two is the reverse of the other. ALiBi depends on the distance of a key but not on its side,"
-            " so that without the mask they are identical to it as well."
+            "Each sentence is the reverse of the other. ALiBi depends on the distance of a key but not on its side, so"
+            " without the mask it cannot distinguish them either."
         ),
     ]
 
 
-BARRIERS = Experiment("the Transformer's block without one of its parts", run)
+BARRIERS = Experiment("the Transformer block without one of its parts", run)

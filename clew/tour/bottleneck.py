@@ -1,5 +1,5 @@
-"""The experiment `bottleneck`: sequences of letters are reversed by a decoder that starts from one vector, and by one
-with attention. Accuracy against length, and the attention weights."""
+"""The experiment `bottleneck`: reverse sequences of letters with a decoder that starts from one vector, and with one
+that has attention. Shows accuracy against length, and the attention weights."""
 
 from typing import Any
 
@@ -24,8 +24,9 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {
 """Width, training steps, the longest sequence, and the number of test sequences per length."""
 
 
-def right_symbols(run: Run, length: int, count: int, seed: int) -> tuple[float, float]:
-    """The share of letters in the right position, and of entirely correct sequences, on sequences of one length."""
+def reversal_accuracy(run: Run, length: int, count: int, seed: int) -> tuple[float, float]:
+    """Return the share of letters in the right position, and of entirely correct sequences, on sequences of one
+    length."""
     lines = synthetic_lines("reverse", count, seed + 1_000_003, length, length)
     written = [
         words.text.split()
@@ -39,8 +40,8 @@ def right_symbols(run: Run, length: int, count: int, seed: int) -> tuple[float, 
     return float(np.mean(right)), float(np.mean(whole))
 
 
-def looked_right(run: Run, length: int, count: int, seed: int) -> float:
-    """The share of steps at which the decoder attends most to the letter that it has to write."""
+def attended_right(run: Run, length: int, count: int, seed: int) -> float:
+    """Return the share of steps at which the decoder attends most to the letter that it must write."""
     is_right = []
     for line in synthetic_lines("reverse", count, seed + 2_000_003, length, length):
         weights = run.align(line.source, line.target).by_word().numpy()[:-1, :length]
@@ -62,11 +63,11 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     shares_by_way: dict[str, list[tuple[float, float]]] = {}
     for name, settings in WAYS.items():
         model, _ = train_recipe("reverse", [*shared, *settings], name=name, report=report)
-        shares_by_way[name] = [right_symbols(model, length, count, seed) for length in lengths]
+        shares_by_way[name] = [reversal_accuracy(model, length, count, seed) for length in lengths]
     middle = lengths[len(lengths) // 2]
     (example,) = synthetic_lines("reverse", 1, seed + 3_000_003, middle, middle)
     alignment = look(model, "alignment", {"text": example.source, "target": example.target})
-    at_place, crossing = looked_right(model, middle, min(count, 20), seed), alignment.facts["crossing"]
+    at_place, crossing = attended_right(model, middle, min(count, 20), seed), alignment.facts["crossing"]
     parts: list[Part] = [
         Lines(
             [Series(name, lengths, [whole for _, whole in shares]) for name, shares in shares_by_way.items()],
@@ -88,18 +89,18 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         "lengths": lengths,
         "right": {name: list(map(list, shares)) for name, shares in shares_by_way.items()},
     }
-    facts |= {"looked_right": at_place, "crossing": crossing}
+    facts |= {"attended_right": at_place, "crossing": crossing}
     return Finding(
         "The bottleneck",
-        "A source that passes through one vector of fixed size is lost as it grows longer, and attention solves this"
+        "One vector of fixed size cannot hold a long source; attention solves this"
         " (Cho et al. 2014; Bahdanau et al. 2015); its weights are an alignment, which need not be monotone.",
-        f"Of {lengths[-1]} reversed letters, {longest_shares['one vector']:.0%} are right through one vector and"
-        f" {longest_shares['attention']:.0%} with attention. At {at_place:.0%} of the steps it attends most to the"
-        f" letter to write; {crossing:.0%} of the pairs of steps cross.",
-        View("Accuracy against length", parts, "An LSTM that reads letters and writes them in reverse.", facts),
+        f"On sequences of {lengths[-1]} letters, {longest_shares['one vector']:.0%} of the letters are right with one"
+        f" vector and {longest_shares['attention']:.0%} with attention. At {at_place:.0%} of the steps the decoder"
+        f" attends most to the letter that it must write; {crossing:.0%} of the pairs of steps cross.",
+        View("Accuracy against length", parts, "An LSTM that reads letters and writes them in reverse order.", facts),
         [
             (
-                f"right letters of {lengths[-1]}, one vector and attention",
+                f"share of right letters, length {lengths[-1]}, one vector and attention",
                 "attention solves it",
                 f"{longest_shares['one vector']:.0%} and {longest_shares['attention']:.0%}",
             ),

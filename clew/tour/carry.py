@@ -1,4 +1,4 @@
-"""The experiment `carry`: an LSTM whose state is carried between chunks in training, at test time, in both or in
+"""The experiment `carry`: an LSTM whose state is carried from chunk to chunk in training, at test time, in both or in
 neither."""
 
 import torch
@@ -24,8 +24,8 @@ ROWS = 16
 
 
 def loss_by_place(run: Run, ids: Tensor, length: int, *, carry: bool) -> Tensor:
-    """The mean of -log p (length,) at each position of a chunk, over a text read in chunks; the state is carried from
-    one chunk to the next or reset."""
+    """Return the mean of -log p (length,) at each position of a chunk, over a text read in chunks; the state is carried
+    from one chunk to the next or reset."""
     plan = stream_evaluation_plan(len(ids), ROWS, length)
     sums, counts = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.float64)
     state = None
@@ -72,8 +72,8 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
             f"Loss by position in a chunk of {length} characters",
         ),
         Note(
-            f"Gradients go back over at most one chunk of {length} characters in all four cases; the difference is"
-            " whether the state of one chunk is the initial state of the next."
+            f"Gradients go back over at most one chunk of {length} characters in all four cases. The cases differ in"
+            " whether the final state of one chunk is the initial state of the next."
         ),
     ]
     gain = means["reset", "reset"] - means["carried", "carried"]
@@ -83,16 +83,16 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     }
     return Finding(
         "A carried state",
-        "Carrying the state from one chunk to the next lets a model remember more steps than it is trained over"
+        "If the state is carried from one chunk to the next, a model can remember more steps than gradients cover"
         " (Mikolov et al. 2010; Zaremba et al. 2014).",
         f"Trained and used with a carried state, the LSTM has a loss of {means['carried', 'carried']:.3f}; with a state"
-        f" reset every {length} characters, {means['reset', 'reset']:.3f}. Trained with a carried state and used"
-        f" without: {means['carried', 'reset']:.3f}; the other way round: {means['reset', 'carried']:.3f}.",
+        f" that is reset every {length} characters, {means['reset', 'reset']:.3f}. Trained with a carried state and"
+        f" used with a reset one: {means['carried', 'reset']:.3f}; the reverse: {means['reset', 'carried']:.3f}.",
         View("Carried and reset", parts, "", facts),
         [
             (
-                f"loss gained by carrying the state, chunks of {length} characters",
-                "a gain",
+                f"reduction of the loss by carrying the state, chunks of {length} characters",
+                "a reduction",
                 f"{gain:.3f} nats per character",
             )
         ],

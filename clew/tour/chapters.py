@@ -1,4 +1,4 @@
-"""The tour's chapters on its two models: each is a function from both models to a finding, made with the instruments of
+"""The tour's chapters on its two models. Each is a function from both models to a finding, with the instruments of
 `clew look`."""
 
 import math
@@ -16,7 +16,7 @@ from clew.tour.models import Models
 from clew.tour.training import parameters_of
 
 PASSAGE, SCORED = 420, 10_000
-"""The number of characters for showing a text, and for averaging bits."""
+"""The number of characters of a displayed text, and of the text over which bits are averaged."""
 
 
 class Chapter(NamedTuple):
@@ -25,7 +25,7 @@ class Chapter(NamedTuple):
 
 
 def meet(models: Models) -> Finding:
-    """Both models: their training, scores and samples."""
+    """Show how both models were trained, their scores and samples."""
     both = {"LSTM": models.lstm, "GPT": models.gpt}
     measures = {"train.loss": "Training loss", "valid.loss": "Loss on unseen text"}
     curves = look(list(both.values()), "curves", {"measures": list(measures)})
@@ -51,12 +51,12 @@ def meet(models: Models) -> Finding:
         )
         own = look(run, "surprisal", {"text": text}).parts[0]
         assert isinstance(own, ColouredText)
-        parts.append(replace(own, title=f"What the {name} writes after ROMEO:, coloured by its own surprisal"))
+        parts.append(replace(own, title=f"What the {name} writes after ROMEO:, coloured by the model's surprisal"))
     start = math.log2(models.lstm.task.tokenizer.vocabulary)
     return Finding(
         "Two models, one text",
-        "English has 0.6 to 1.3 bits per letter when people guess it letter by letter (Shannon 1951). An untrained"
-        f" model knows nothing: {start:.2f} bits, the logarithm of the number of characters.",
+        "People who guess English text letter by letter need 0.6 to 1.3 bits per letter (Shannon 1951). An untrained"
+        f" model knows nothing and needs {start:.2f} bits, the logarithm of the number of characters.",
         f"On unseen Shakespeare the LSTM needs {bits['lstm']:.2f} bits per character and the GPT {bits['gpt']:.2f}.",
         View(
             "Training of both models", parts, "An LSTM and a GPT trained from scratch on the characters of Shakespeare."
@@ -64,7 +64,7 @@ def meet(models: Models) -> Finding:
         [
             (
                 "bits per character of Shakespeare, LSTM and GPT",
-                "0.6 to 1.3 by people, on other text",
+                "0.6 to 1.3 for people, on other text",
                 f"{bits['lstm']:.2f} and {bits['gpt']:.2f}",
             )
         ],
@@ -72,7 +72,7 @@ def meet(models: Models) -> Finding:
 
 
 def surprise(models: Models) -> Finding:
-    """Surprisal is high at the beginnings of words."""
+    """Compare the surprisal of first letters and later letters of words."""
     text = models.passage(SCORED)
     firsts, laters, parts = [], [], list[Part]()
     for name, run in (("LSTM", models.lstm), ("GPT", models.gpt)):
@@ -91,14 +91,15 @@ def surprise(models: Models) -> Finding:
         ("first of a word", "later"),
     )
     return Finding(
-        "What is surprising",
-        "Surprisal is high where a word begins and falls within it, so that words can be found by it (Elman 1990).",
-        f"The first letter of a word has {firsts[0]:.2f} bits for the LSTM and a later one {laters[0]:.2f}; for the GPT"
-        f" {firsts[1]:.2f} and {laters[1]:.2f}.",
+        "Where a text is surprising",
+        "Surprisal is high at the first letter of a word and falls within it, so it can be used to find words (Elman"
+        " 1990).",
+        f"For the LSTM, the first letter of a word has {firsts[0]:.2f} bits and a later letter {laters[0]:.2f}; for the"
+        f" GPT, {firsts[1]:.2f} and {laters[1]:.2f}.",
         View(
             "Surprisal",
             [bars, *parts],
-            f"Means over {len(text):,} characters of unseen text, whose beginning is coloured by surprisal.",
+            f"Means over {len(text):,} characters of unseen text. The beginning of the text is coloured by surprisal.",
         ),
         [
             (f"bits of a word's first letter and of later ones, {name}", "higher", f"{first:.2f} and {later:.2f}")
@@ -108,7 +109,7 @@ def surprise(models: Models) -> Finding:
 
 
 def bits_of_letters(text: str, log_probs: Sequence[float]) -> tuple[float, float]:
-    """The mean bits of letters that begin a word and of other letters, from log p of every character except the
+    """Return the mean bits of letters that begin a word and of other letters, from log p of every character except the
     first."""
     first, later = list[float](), list[float]()
     for before, character, log_prob in zip(text, text[1:], log_probs, strict=False):
@@ -122,7 +123,7 @@ def mean(values: list[float]) -> float:
 
 
 def cells(models: Models) -> Finding:
-    """Cells that track a property of the text."""
+    """Find cells that track a property of the text."""
     view = look(models.lstm, "track", {"characters": 20_000, "show": 300, "margin": 0.2})
     best = max(
         (one for one in view.facts["best"] if one["property"] not in ("capital", "digit", "space")),
@@ -134,8 +135,8 @@ def cells(models: Models) -> Finding:
         "Interpretable cells",
         "Some cells of a recurrent network are interpretable: one counts the position in a line, one is on inside"
         " quotes; most are not (Karpathy et al. 2015).",
-        f"The best is cell {best['unit']} for the {what}: skill {best['skill']:.2f} on unseen text, where 1 is perfect"
-        f" and 0 a constant answer. {silent:.0%} of the cells track none of the tested properties.",
+        f"The best is cell {best['unit']} for the {what}, with a skill of {best['skill']:.2f} on unseen text (1 is"
+        f" perfect, 0 is a constant answer). {silent:.0%} of the cells track none of the tested properties.",
         view,
         [
             (
@@ -148,7 +149,7 @@ def cells(models: Models) -> Finding:
 
 
 def gates(models: Models) -> Finding:
-    """How long cells keep their values."""
+    """Measure how long cells keep their values."""
     view = look(models.lstm, "gates", {"text": models.passage(4 * PASSAGE)})
     (layer,) = view.facts["layers"].values()
     lives = np.array([math.inf if life is None else life for life in layer["half_lives"]])
@@ -158,13 +159,13 @@ def gates(models: Models) -> Finding:
         "How long a cell remembers",
         "A cell keeps its value as long as its forget gate is open, for hundreds of steps if needed (Hochreiter and"
         " Schmidhuber 1997; Gers et al. 2000).",
-        f"Forget gates are {opened:.2f} on average. Half of a cell's value is gone after {middle:.1f} characters in the"
-        f" median cell and after {longest:.0f} in the one that remembers longest.",
+        f"The mean value of the forget gates is {opened:.2f}. Half of a cell's value is gone after {middle:.1f}"
+        f" characters in the median cell, and after {longest:.0f} in the cell that remembers longest.",
         view,
         [
             (
                 "half-life of an LSTM's cells, median and longest, characters",
-                "hundreds if needed",
+                "hundreds, if needed",
                 f"{middle:.1f} and {longest:.0f}",
             )
         ],
@@ -172,7 +173,7 @@ def gates(models: Models) -> Finding:
 
 
 def gradients(models: Models) -> Finding:
-    """How far back the gradients of the loss reach in both models."""
+    """Measure how far back the gradients of the loss reach in both models."""
     steps = 60
     options = {"steps": steps, "places": 6}
     lstm = look(models.lstm, "gradients", {**options, "text": models.passage(3 * steps)})
@@ -185,20 +186,20 @@ def gradients(models: Models) -> Finding:
     parts: list[Part] = [
         Note("The LSTM."),
         *lstm.parts[:2],
-        Note("The GPT: it has no state, so these are gradients of its inputs."),
+        Note("The GPT. It has no state, so these are gradients with respect to its inputs."),
         *gpt.parts[:2],
     ]
     return Finding(
         "How far back gradients reach",
-        "In a recurrent network gradients fade with every step back (Hochreiter 1991; Bengio et al. 1994); attention"
-        " reaches any position in one step (Vaswani et al. 2017).",
-        f"Characters until less than 1 % of the gradient is left: {cell} for the trained LSTM's cell ({before}"
-        f" untrained), {attended} for the GPT's inputs.",
+        "In a recurrent network gradients shrink with every step back (Hochreiter 1991; Bengio et al. 1994);"
+        " attention reaches any position in one step (Vaswani et al. 2017).",
+        f"Less than 1 % of the gradient is left after {cell} characters for the trained LSTM's cell ({before}"
+        f" untrained), and after {attended} for the GPT's inputs.",
         View("Gradient against distance", parts, lstm.about, {"lstm": lstm.facts["reach"], "gpt": gpt.facts["reach"]}),
         [
             (
                 "characters until 1 % of the gradient is left: LSTM's cell, GPT's inputs",
-                "fades; does not fade",
+                "shrinks; does not shrink",
                 f"{cell}; {attended}",
             )
         ],
@@ -211,7 +212,7 @@ def reach_of(view: View, state: str, of: str) -> str:
 
 
 def attention(models: Models) -> Finding:
-    """A head that attends to the previous token."""
+    """Find a head that attends to the previous token."""
     text = models.passage(60)
     plain = look(models.gpt, "attention", {"text": text})
     habits = plain.facts["habits"]
@@ -220,40 +221,47 @@ def attention(models: Models) -> Finding:
     view = look(models.gpt, "attention", {"text": text, "layer": layer, "head": number})
     chance = mean([1 / (place + 1) for place in range(1, len(text))])
     return Finding(
-        "Heads with a habit",
-        "Some heads always attend to one thing: the previous token, the first token, a separator (Clark et al. 2019).",
-        f"Head {head} gives {before:.0%} of its weight to the previous character on average; uniform attention would"
-        f" give {chance:.0%}.",
+        "Heads with a fixed pattern",
+        "Some heads always attend to the same thing: the previous token, the first token, a separator (Clark et al."
+        " 2019).",
+        f"Head {head} gives {before:.0%} of its weight to the previous character on average; uniform attention gives"
+        f" {chance:.0%}.",
         view,
         [
             (
                 "weight of a GPT's head on the previous character",
                 "nearly all, for some heads",
-                f"{before:.0%} (head {head}); {chance:.0%} by chance",
+                f"{before:.0%} (head {head}); uniform: {chance:.0%}",
             )
         ],
     )
 
 
 def lens(models: Models) -> Finding:
-    """The prediction after each layer."""
+    """Show the prediction after each layer."""
     view = look(models.gpt, "logit_lens", {"text": models.passage(60)})
     names, far = view.facts["levels"], view.facts["mean_divergence_bits"]
     falls = all(low <= high for high, low in zip(far, far[1:], strict=False))
-    told = ", ".join(f"{bits:.1f} after {name}" for name, bits in zip(names[:-1], far[:-1], strict=True))
+    distances = ", ".join(f"{bits:.1f} after {name}" for name, bits in zip(names[:-1], far[:-1], strict=True))
     return Finding(
-        "A prediction made layer by layer",
-        "Read through the output layer, the levels of a Transformer come closer to its final prediction, layer by layer"
-        " (nostalgebraist 2020).",
-        f"Bits from the GPT's final prediction: {told}. It"
+        "The prediction, layer by layer",
+        "If the output layer is applied to each level of a Transformer, the predictions come closer to the final one,"
+        " layer by layer (nostalgebraist 2020).",
+        f"The distance from the GPT's final prediction, in bits: {distances}. It"
         f" {'falls with every layer' if falls else 'does not fall with every layer'}.",
         view,
-        [("bits from the last level, level by level", "falls", ", then ".join(f"{bits:.1f}" for bits in far[:-1]))],
+        [
+            (
+                "distance from the last level in bits, level by level",
+                "falls",
+                ", then ".join(f"{bits:.1f}" for bits in far[:-1]),
+            )
+        ],
     )
 
 
 def beam(models: Models) -> Finding:
-    """The most probable text, and sampled text."""
+    """Compare greedy text, the most probable text, and sampled text."""
     wide, narrow = (
         look(models.gpt, "beam", {"text": "ROMEO:", "beams": beams, "max_new": 16, "length_penalty": 0.0})
         for beams in (4, 1)
@@ -267,11 +275,11 @@ def beam(models: Models) -> Finding:
     parts: list[Part] = [*wide.parts, *(Note(f"{name}: {text!r}") for name, text in texts.items())]
     return Finding(
         "The most probable text",
-        "Greedy decoding misses the most probable text, and a beam finds a more probable one; but the most probable"
+        "Greedy decoding misses the most probable text, and a beam finds a more probable text; but the most probable"
         " text is dull and repeats itself (Holtzman et al. 2020).",
-        f"Sixteen characters after ROMEO: have log p {greedy:.2f} with greedy decoding and {best:.2f} with four beams."
-        f" Of the 4-grams in 110 greedy characters {shares['greedy']:.0%} are distinct; in sampled ones"
-        f" {shares['sampled']:.0%}.",
+        f"The 16 characters after ROMEO: have log p {greedy:.2f} with greedy decoding and {best:.2f} with four beams."
+        f" {shares['greedy']:.0%} of the 4-grams in 110 greedy characters are distinct, and {shares['sampled']:.0%} in"
+        " sampled characters.",
         View("Beam search", parts, wide.about),
         [
             ("log p of 16 characters, greedy and four beams", "the beam's is higher", f"{greedy:.2f} and {best:.2f}"),

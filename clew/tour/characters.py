@@ -22,11 +22,11 @@ class Characters(NamedTuple):
     unseen: Tensor
 
     def batch(self, number: int, *, rows: int, length: int, seed: int) -> TokenBatch:
-        """Random windows of the training text, determined by number and seed."""
+        """Return random windows of the training text, determined by number and seed."""
         return windows(self.train, rows, length, seed, number)
 
     def held_out(self, *, rows: int, length: int) -> TokenBatch:
-        """Windows of the unseen text, evenly spread."""
+        """Return evenly spaced windows of the unseen text."""
         starts = torch.linspace(0, len(self.unseen) - length - 1, rows).long()
         pieces = self.unseen[starts[:, None] + torch.arange(length + 1)]
         return TokenBatch(pieces[:, :-1], pieces[:, 1:])
@@ -40,12 +40,12 @@ def characters_of_shakespeare() -> Characters:
 
 
 def predictor(body: Body, characters: Characters) -> LanguageModel:
-    """A body with a softmax over the characters. A non-causal body is allowed here, unlike elsewhere."""
+    """Build a language model from a body. A non-causal body is allowed here, unlike elsewhere."""
     return LanguageModel(body, characters.tokenizer)
 
 
 def bits_of(task: LanguageModel, batch: TokenBatch, *, rows: int = 64) -> Tensor:
-    """-log2 p of every target (batch, length), some rows at a time."""
+    """Return -log2 p of every target (batch, length), computed `rows` rows at a time."""
     log_probs = []
     with torch.no_grad():
         for start in range(0, len(batch.tokens), rows):

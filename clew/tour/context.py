@@ -1,5 +1,5 @@
-"""The experiment `context`: the same characters are predicted from only the last 1, 2, 4, ... characters before them,
-starting from an initial state."""
+"""The experiment `context`: predict the same characters from only the 1, 2, 4, ... characters before them, with an
+initial state."""
 
 import math
 
@@ -15,7 +15,7 @@ from clew.tour.texts import ids_of, shakespeare
 from clew.tour.training import generator, train_recipe
 
 NEAR = 0.01
-"""A context is long enough if the loss is within this share of the lowest."""
+"""A context is long enough if its loss exceeds the lowest loss by at most this share."""
 SIZES: dict[Scale, tuple[int, int, int, int]] = {
     "quick": (16, 20, 16, 40),
     "tour": (192, 600, 128, 1000),
@@ -26,7 +26,7 @@ ROWS = 250
 
 
 def losses(run: Run, ids: Tensor, places: Tensor, contexts: list[int]) -> list[float]:
-    """The mean of -log p of the tokens at `places`, for each number of tokens of context."""
+    """Return the mean of -log p of the tokens at `places`, for each number of tokens of context."""
     device = run.task.body.embedding.like.device
     losses = []
     with evaluating([run.task]):
@@ -62,34 +62,34 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         trained, _ = train_recipe(recipe, settings, name=name, report=report)
         ids = ids_of(trained, shakespeare()["valid"])
         places = torch.randint(longest, len(ids), (count,), generator=generator(seed, 3))
-        tried = [context for context in contexts if context <= (trained.task.body.max_length or longest)]
-        found = losses(trained, ids, places, tried)
-        series.append(Series(name, tried, found))
-        reached[name] = enough(tried, found)
-        facts[name] = {"contexts": tried, "losses": found}
+        lengths = [context for context in contexts if context <= (trained.task.body.max_length or longest)]
+        mean_losses = losses(trained, ids, places, lengths)
+        series.append(Series(name, lengths, mean_losses))
+        reached[name] = enough(lengths, mean_losses)
+        facts[name] = {"contexts": lengths, "losses": mean_losses}
     lines = Lines(series, "characters of context", "loss, nats per character", "Loss against context", log_x=True)
     note = Note(
-        "The same characters of unseen text are predicted with every context length; the GPT's is limited by its"
-        " window."
+        "The same characters of unseen text are predicted with every length of context. The GPT's context is limited by"
+        " its window."
     )
     ends = {name: (fact["losses"][0], fact["losses"][-1]) for name, fact in facts.items()}
-    told = "; ".join(
+    summary = "; ".join(
         f"{name} {first:.2f} nats after one character, {last:.2f} after all" for name, (first, last) in ends.items()
     )
     return Finding(
         "How much context is used",
-        "An LSTM uses about 200 words of context and knows the order of the nearest 50 (Khandelwal et al. 2018, on"
-        " words of the Penn Treebank); most of the gain comes from near context.",
-        f"{told}. The LSTM is within 1 % of its best loss after {reached['LSTM']} characters, the GPT after"
+        "An LSTM uses about 200 words of context and the order of the nearest 50 (Khandelwal et al. 2018, on words of"
+        " the Penn Treebank); most of the gain comes from near context.",
+        f"{summary}. The LSTM is within 1 % of its best loss after {reached['LSTM']} characters, the GPT after"
         f" {reached['GPT']}.",
         View("Loss against context", [lines, note], "", facts),
         [
             (
                 f"characters of context until the loss is within 1 % of its best, {name}",
-                "200 words, by an LSTM",
-                f"{found}",
+                "200 words, for an LSTM",
+                f"{length}",
             )
-            for name, found in reached.items()
+            for name, length in reached.items()
         ],
     )
 

@@ -1,4 +1,5 @@
-"""The experiment `cost`: the operations of each kind of layer as texts grow longer, counted and by formula."""
+"""The experiment `cost`: the operations of each kind of layer against the length of the text, counted and by
+formula."""
 
 from collections.abc import Sequence
 
@@ -22,31 +23,31 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     attention, recurrence = kinds["self-attention"], kinds["recurrence"]
     meeting = crossing(lengths, attention.by_length.flops, recurrence.by_length.flops)
     off = {
-        name: max(abs(flops / said - 1) for flops, said in zip(*kind.by_length[1:3], strict=True))
+        name: max(abs(flops / formula - 1) for flops, formula in zip(*kind.by_length[1:3], strict=True))
         for name, kind in kinds.items()
     }
     surplus = off.pop("windowed attention")
     powers = {name: slope(lengths[-2:], kind.by_length.flops[-2:]) for name, kind in kinds.items()}
-    told = ", ".join(f"{name} {power:.2f}" for name, power in powers.items())
+    exponents = ", ".join(f"{name} {power:.2f}" for name, power in powers.items())
     meet = f"at {meeting:.0f} positions" if meeting is not None else "at none of the lengths"
     return Finding(
         "Cost against length",
         "With n positions of width d, self-attention takes n^2 d operations, a constant number of them sequential;"
         " recurrence takes n d^2, n of them sequential; convolution takes k n d^2, windowed attention r n d."
         " Self-attention is cheaper than recurrence if n < d (Vaswani et al. 2017, table 1).",
-        f"From {lengths[-2]} to {lengths[-1]} positions FLOPs grow with this power of the length: {told}. Attention"
-        f" costs as much as an LSTM {meet} of width {WIDTH}: its projections, which the table omits, also take n d^2,"
-        f" and an LSTM has four maps. Sequential products at the longest: {attention.by_length.chains[-1]} for"
-        f" attention, {recurrence.by_length.chains[-1]} for recurrence. The counts differ from the formula by at most"
-        f" {max(off.values()):.1%}, except for windowed attention, which reads a chunk besides its window:"
-        f" {surplus:.0%} more, the same at every longer length.",
+        f"From {lengths[-2]} to {lengths[-1]} positions, FLOPs grow with this power of the length: {exponents}."
+        f" Attention costs as much as an LSTM {meet} of width {WIDTH}: its projections, which the table omits, also"
+        " take n d^2, and an LSTM has four maps. Sequential products at the greatest length:"
+        f" {attention.by_length.chains[-1]} for attention, {recurrence.by_length.chains[-1]} for recurrence. The counts"
+        f" differ from the formula by at most {max(off.values()):.1%}, except for windowed attention, which reads a"
+        f" chunk in addition to its window: {surplus:.0%} more, at every longer length.",
         kinds_view(costs, length=lengths[1], width=WIDTH),
         rows_of(costs, powers, lengths, meeting),
     )
 
 
 def crossing(lengths: Sequence[int], rising: Sequence[float], other: Sequence[float]) -> float | None:
-    """The length at which one cost overtakes the other, by linear interpolation of their ratio; None if it never
+    """Return the length at which `rising` overtakes `other`, by linear interpolation of their ratio; None if it never
     does."""
     ratios = [above / below for above, below in zip(rising, other, strict=True)]
     for place in range(1, len(ratios)):
@@ -63,7 +64,7 @@ def rows_of(
     span = f"{lengths[-2]} to {lengths[-1]} positions"
     rows = [
         (
-            f"power of the length that FLOPs grow with, {kind.name}, {span}",
+            f"power of the length with which FLOPs grow, {kind.name}, {span}",
             claimed[kind.name],
             f"{powers[kind.name]:.2f}",
         )

@@ -1,5 +1,5 @@
-"""The experiment `depth`: 2 to 32 layers y = tanh(W x + b) with four wirings: the loss of deep stacks, the gradient at
-the bottom, and the conditioning of the stack.
+"""The experiment `depth`: 2 to 32 layers y = tanh(W x + b) with four wirings. Measures the loss, the gradient
+at the bottom, and the conditioning of the stack.
 
     plain      f(x)
     residual   x + f(x)             He et al. 2016
@@ -30,11 +30,11 @@ from clew.tour.experiment import Experiment, Finding, Report, Scale
 from clew.tour.training import parameters_of, train_task
 
 SEEN = 8
-"""Characters in the window."""
+"""The number of characters in the window."""
 GATE = -3.0
 """The initial bias of a highway's gates."""
 PASSING = 1 / (1 + math.exp(GATE))
-"""The initial value of a highway's transform gate."""
+"""The share of x that initially passes through a highway layer, 1 - sigmoid(GATE)."""
 SHOWN = ("plain", "residual", "highway", "dense")
 
 
@@ -74,20 +74,20 @@ def build_deep(wiring: str, depth: int, dim: int, vocabulary: int) -> Body:
 
 
 def dense_growth(depth: int, dim: int) -> int:
-    """The growth of dense layers with about as many weights in total as `depth` square layers:
+    """Return the growth of dense layers with about as many weights in total as `depth` square layers:
     sum_k (dim + k g) g = depth dim^2."""
     a, b, c = depth * (depth - 1) / 2, depth * dim, -depth * dim**2
     return max(1, round((-b + math.sqrt(b * b - 4 * a * c)) / (2 * a))) if a else dim
 
 
 def deep_layers(body: Body) -> list[Any]:
-    """The layers above the window."""
+    """Return the layers above the window."""
     stack: Any = body.layers
     return list(stack.layers[1:])
 
 
 def gradient_ratio(task: Any, batch: Any) -> float:
-    """The norm of the loss's gradient for the first layer's weights over that for the last one's."""
+    """Return the norm of the loss's gradient for the first layer's weights over that for the last one's."""
     terms, _ = task(batch)
     layers = deep_layers(task.body)
     term = terms["loss"]
@@ -96,8 +96,8 @@ def gradient_ratio(task: Any, batch: Any) -> float:
 
 
 def jacobian(layers: Sequence[SequenceLayer], x: Tensor) -> Tensor:
-    """d y / d x (out, in) at a vector x (in,), for layers that read one position. Each feature of y gets a row of the
-    batch, and so a gradient of its own."""
+    """Return d y / d x (out, in) at a vector x (in,), for layers that read one position. Each feature of y gets its own
+    row of the batch, and so its own gradient."""
     stack = Stack(layers)
     rows = x.detach().repeat(stack.dim, 1)[:, None].requires_grad_()  # (out, 1, in)
     y, _ = stack(rows)
@@ -105,7 +105,7 @@ def jacobian(layers: Sequence[SequenceLayer], x: Tensor) -> Tensor:
 
 
 def condition_of(body: Body, tokens: Tensor) -> float:
-    """The median condition number over the rows' last characters, in float64."""
+    """Return the median condition number over the rows' last characters, in float64."""
     exact = deepcopy(body).double()
     with torch.no_grad():
         inputs: Any = exact.layers
@@ -125,7 +125,7 @@ def try_depth(characters: Characters, wiring: str, depth: int, size: Size, seed:
     gradient, condition = gradient_ratio(task, batch(0)), condition_of(body, batch(0).tokens[:4])
     train_task(task, batch, steps=size.steps, seed=seed, name=f"{wiring}, {depth} layers", report=report)
     bits = float(bits_of(task, characters.held_out(rows=8 * size.rows, length=size.length))[:, SEEN:].mean())
-    report(f"{depth} layers, {wiring}: {bits:.3f} bits a character")
+    report(f"{depth} layers, {wiring}: {bits:.3f} bits per character")
     return Outcome(sum(parameters_of(layer) for layer in deep_layers(body)), bits, gradient, condition)
 
 
@@ -136,16 +136,16 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     }
     shallow, deep = size.depths[0], size.depths[-1]
     bits = {wiring: (outcomes[0].bits, outcomes[-1].bits) for wiring, outcomes in outcomes_by_wiring.items()}
-    told = ", ".join(f"{wiring} {first:.2f} and {last:.2f}" for wiring, (first, last) in bits.items())
+    bits_text = ", ".join(f"{wiring} {first:.2f} and {last:.2f}" for wiring, (first, last) in bits.items())
     gradients = ", ".join(f"{wiring} {outcomes[-1].gradient:.1e}" for wiring, outcomes in outcomes_by_wiring.items())
     guessing = entropy(characters)
     return Finding(
-        "Depth, and ways around it",
-        "Deep plain networks train worse than shallow ones; with a shortcut around every layer, depth does no harm:"
+        "Depth and shortcuts",
+        "Deep plain networks train worse than shallow ones. With a shortcut around every layer, depth does no harm:"
         " residual (He et al. 2016), highway (Srivastava et al. 2015) and dense (Huang et al. 2017) connections.",
-        f"Bits per character with {shallow} and with {deep} layers: {told}; character frequencies alone need"
-        f" {guessing:.2f}. Before training, the bottom of {deep} layers gets this share of the top layer's gradient:"
-        f" {gradients}.",
+        f"Bits per character with {shallow} and with {deep} layers: {bits_text}; guessing by character frequencies"
+        f" needs {guessing:.2f}. Before training, the bottom of {deep} layers gets this multiple of the top layer's"
+        f" gradient: {gradients}.",
         View(
             "2 to 32 layers" if deep == 32 else f"{shallow} to {deep} layers",
             parts_of(outcomes_by_wiring, size, guessing),
@@ -169,7 +169,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
 
 
 def entropy(characters: Characters) -> float:
-    """Bits per character of the unseen text under the character frequencies of the training text."""
+    """Return the bits per character of the unseen text under the character frequencies of the training text."""
     counts = torch.bincount(characters.train, minlength=characters.tokenizer.vocabulary).double() + 1
     return float(-(counts / counts.sum()).log2()[characters.unseen].mean())
 
@@ -195,7 +195,7 @@ def parts_of(outcomes_by_wiring: dict[str, list[Outcome]], size: Size, guessing:
             "bits",
             "Bits per character, unseen text",
             log_x=True,
-            thresholds=[("frequencies alone", guessing)],
+            thresholds=[("character frequencies", guessing)],
         ),
         Lines(
             drawn("gradient"),
@@ -214,8 +214,8 @@ def parts_of(outcomes_by_wiring: dict[str, list[Outcome]], size: Size, guessing:
         Table(header, rows, f"{size.steps} steps"),
         Note(
             f"A highway's gate begins at sigmoid({GATE:g}): {PASSING:.2f} of x passes each layer,"
-            f" {PASSING ** size.depths[-1]:.2g} of it all {size.depths[-1]}. Srivastava et al. say to begin with -1, -3"
-            " and so on, the lower the deeper."
+            f" {PASSING ** size.depths[-1]:.2g} of it all {size.depths[-1]}. Srivastava et al. recommend -1, -3 and so"
+            " on, lower for deeper networks."
         ),
     ]
 

@@ -7,15 +7,16 @@ from typing import Literal, NamedTuple
 from clew.drawing.views import View
 
 Scale = Literal["quick", "tour", "full"]
-"""How long an experiment trains: seconds, as a smoke test; a few minutes in total; as long as its claim needs."""
+"""How long an experiment trains: `quick`, seconds, as a smoke test; `tour`, minutes; `full`, as long as its claim
+needs."""
 Report = Callable[[str], None]
-"""Receives progress messages, one line each."""
+"""A function that receives progress messages, one line each."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with its source, the measured result, whether or not it confirms the claim, a view, and table rows:
-    (quantity, claimed value, measured value)."""
+    """A claim with its source, the measured result (`found`), which may or may not confirm the claim, a view, and table
+    rows (quantity, claimed value, measured value)."""
 
     title: str
     claim: str

@@ -1,5 +1,5 @@
-"""The experiment `growth`: LSTM against Transformer as size and data grow. Both families are trained at several widths
-on increasing shares of Shakespeare, for the same number of steps."""
+"""The experiment `growth`: compare LSTM and Transformer as size and data grow. Both families are trained at several
+widths on increasing shares of Shakespeare, for the same number of steps."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from clew.tour.texts import windows
 from clew.tour.training import language_run, parameters_of, train_task
 
 LENGTH = 128
-"""The length of the pieces, after which both models forget."""
+"""The length of the text pieces. No state is carried from piece to piece."""
 
 
 class Size(NamedTuple):
@@ -41,7 +41,7 @@ class Point(NamedTuple):
 
 
 def models(size: Size) -> Iterator[tuple[str, dict[str, Any], float]]:
-    """Every model with its learning rate, which is smaller for wider Transformers."""
+    """Yield every model with its learning rate, which is smaller for wider Transformers."""
     for dim in size.lstm:
         yield "LSTM", {"family": "recurrent", "cell": "lstm", "dim": dim, "num_layers": 2}, 3e-3
     for dim in size.gpt:
@@ -83,8 +83,8 @@ def show(points: list[Point], size: Size) -> Finding:
     for share in size.shares:
         series = []
         for family in ("LSTM", "Transformer"):
-            there = [point for point in points if point.family == family and point.share == share]
-            series.append(Series(family, [point.parameters for point in there], [point.loss for point in there]))
+            group = [point for point in points if point.family == family and point.share == share]
+            series.append(Series(family, [point.parameters for point in group], [point.loss for point in group]))
         parts.append(
             Lines(series, "parameters", "loss, nats per character", f"{share:.0%} of the training text", log_x=True)
         )
@@ -92,8 +92,8 @@ def show(points: list[Point], size: Size) -> Finding:
     parts.append(Table(("family", "parameters", "of the text", "loss on unseen text"), rows))
     parts.append(
         Note(
-            f"All models are trained for {size.steps} steps of {size.rows} x {LENGTH} characters, whatever their size,"
-            " and tested on the same pieces of unseen text, each from an initial state. The loss is that after the"
+            f"Models of all sizes are trained for {size.steps} steps of {size.rows} x {LENGTH} characters, and tested"
+            " on the same pieces of unseen text, each with an initial state. The loss is that after the"
             " last step."
         )
     )
@@ -104,7 +104,7 @@ def show(points: list[Point], size: Size) -> Finding:
     }
     least, most = size.shares[0], size.shares[-1]
     leads = {share: best["LSTM", share] - best["Transformer", share] for share in size.shares}
-    told = "; ".join(
+    best_losses = "; ".join(
         f"on {share:.0%} of the text {best['LSTM', share]:.3f} and {best['Transformer', share]:.3f}"
         for share in size.shares
     )
@@ -113,20 +113,24 @@ def show(points: list[Point], size: Size) -> Finding:
         "transformer_leads_by": {str(share): lead for share, lead in leads.items()},
     }
     return Finding(
-        "Which one grows better",
-        "Transformers become better than LSTMs as both grow, since they use long contexts better; small ones are equal"
+        "Which one scales better",
+        "As both grow, Transformers become better than LSTMs, since they use long contexts better; small ones are equal"
         " (Kaplan et al. 2020).",
-        f"The best LSTM and the best Transformer: {told} nats per character. The Transformer is"
-        f" {standing(leads[least])} on the least text and {standing(leads[most])} on the most.",
+        f"Loss of the best LSTM and the best Transformer: {best_losses} nats per character. The Transformer is"
+        f" {lead_text(leads[least])} with the least text and {lead_text(leads[most])} with the most.",
         View("Loss against size and data", parts, "Two layers of LSTM, three blocks of GPT.", facts),
         [
-            (f"nats by which the Transformer is ahead on {share:.0%} of the text", "more with more", f"{lead:+.3f}")
+            (
+                f"nats by which the Transformer is ahead on {share:.0%} of the text",
+                "grows with the text",
+                f"{lead:+.3f}",
+            )
             for share, lead in leads.items()
         ],
     )
 
 
-def standing(lead: float) -> str:
+def lead_text(lead: float) -> str:
     return f"{'ahead' if lead > 0 else 'behind'} by {abs(lead):.3f}"
 
 

@@ -1,4 +1,5 @@
-"""Findings as JSON files, one each, reused for the same scale and seed, so that an interrupted tour can continue."""
+"""Store findings as JSON files, one each. They are reused for the same scale and seed, so an interrupted tour can be
+resumed."""
 
 import json
 from collections.abc import Mapping
@@ -12,14 +13,14 @@ from clew.tour.experiment import Finding, Scale
 
 FINDINGS = "findings"
 FORM = 1
-"""The version of the file format; files of another version are made again."""
+"""The version of the file format. Findings in another version are computed again."""
 
 
 def finding_path(folder: Path, name: str) -> Path:
     return folder / FINDINGS / f"{name}.json"
 
 
-def keep(folder: Path, name: str, scale: Scale, seed: int, finding: Finding) -> None:
+def store_finding(folder: Path, name: str, scale: Scale, seed: int, finding: Finding) -> None:
     path = finding_path(folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {
@@ -36,8 +37,8 @@ def keep(folder: Path, name: str, scale: Scale, seed: int, finding: Finding) -> 
     write_json(path, content)
 
 
-def kept(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
-    """A stored finding of this format, scale and seed; None if there is none, or if it cannot be read."""
+def stored_finding(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
+    """Return the stored finding of this format, scale and seed; None if there is none, or if it cannot be read."""
     path = finding_path(folder, name)
     if not path.is_file():
         return None
@@ -52,7 +53,7 @@ def kept(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
         TypeError,
         ValueError,
         AttributeError,
-    ):  # cut short, or of another format: make it again
+    ):  # the file is cut short or has another format: compute the finding again
         return None
 
 

@@ -1,4 +1,5 @@
-"""The experiment `kernel`: attention's ancestor. The mean of values under a kernel (Nadaraya 1964; Watson 1964)
+"""The experiment `kernel`: kernel regression, the ancestor of attention. The mean of values under a kernel (Nadaraya
+1964; Watson 1964)
 
     y(x) = sum_i K(x - x_i) y_i / sum_j K(x - x_j)
 
@@ -31,7 +32,7 @@ PLACES = 50
 BANDWIDTH = 1.0
 """The initial bandwidth."""
 SIZES: dict[Scale, tuple[int, int]] = {"quick": (20, 30), "tour": (50, 200), "full": (50, 400)}
-"""Numbers of points and of steps."""
+"""The numbers of points and of training steps."""
 
 
 class Sample(NamedTuple):
@@ -40,8 +41,8 @@ class Sample(NamedTuple):
 
 
 class KernelRegression(nn.Module):
-    """A Gaussian kernel with a learnt bandwidth, computed as attention; the loss predicts every point from all
-    others."""
+    """Kernel regression with a Gaussian kernel of learnt bandwidth, computed as attention. The loss predicts every
+    point from all others."""
 
     def __init__(self, bandwidth: float = BANDWIDTH):
         super().__init__()
@@ -53,7 +54,7 @@ class KernelRegression(nn.Module):
         return math.exp(-self.sharpness.item())
 
     def read(self, x: Tensor, points: Sample, visible: Tensor | None = None) -> Tensor:
-        """y at x (queries,), by the kernel over the points visible to each query."""
+        """Return y at x (queries,), by the kernel over the points visible to each query."""
         factor = torch.exp(self.sharpness)
         query = factor * torch.stack([x, torch.ones_like(x)], -1)
         key = factor * torch.stack([points.x, -(points.x**2) / 2], -1)
@@ -65,9 +66,9 @@ class KernelRegression(nn.Module):
         return context[0, 0, :, 0]
 
     def forward(self, batch: Sample, state: State = None) -> tuple[dict[str, Term], State]:
-        others = ~torch.eye(len(batch.x), dtype=torch.bool)[None, None]
-        missed = self.read(batch.x, batch, others) - batch.y
-        return {"loss": Term((missed**2).sum(), self.counts(batch)["loss"])}, None
+        not_self = ~torch.eye(len(batch.x), dtype=torch.bool)[None, None]
+        errors = self.read(batch.x, batch, not_self) - batch.y
+        return {"loss": Term((errors**2).sum(), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: Sample) -> dict[str, Tensor]:
         return {"loss": torch.tensor(len(batch.x))}
@@ -78,7 +79,7 @@ def truth(x: Tensor) -> Tensor:
 
 
 def kernel_mean(x: Tensor, points: Sample, bandwidth: float) -> Tensor:
-    """The formula itself, as a reference."""
+    """Return y at x by the formula itself, as a reference."""
     kernels = torch.exp(-((x[:, None] - points.x) ** 2) / (2 * bandwidth**2))
     return kernels @ points.y / kernels.sum(-1)
 
@@ -104,12 +105,12 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     flat, fixed, learnt = errors.values()
     return Finding(
         "Attention before attention",
-        "A mean of values, each weighted by how close its key is to the query, is the kernel regression of Nadaraya"
-        " (1964) and Watson (1964); attention is this mean with a learnt similarity.",
-        f"Our attention layer gives the kernel formula to within {apart:.0e}. Trained to predict each of {num_points}"
-        f" points from the others, its bandwidth goes from {BANDWIDTH:g} to {model.bandwidth:.2f}, and the distance"
-        f" from the true curve from {fixed:.2f} to {learnt:.2f}; the mean of all values, which ignores the query, is"
-        f" {flat:.2f} away.",
+        "A mean of values, weighted by how close their keys are to the query, is the kernel regression of Nadaraya"
+        " (1964) and Watson (1964). Attention is this mean with a learnt similarity.",
+        f"Our attention layer equals the kernel formula to within {apart:.0e}. When it is trained to predict each of"
+        f" {num_points} points from the others, its bandwidth changes from {BANDWIDTH:g} to {model.bandwidth:.2f}, and"
+        f" the distance from the true curve from {fixed:.2f} to {learnt:.2f}. The mean of all values, which ignores the"
+        f" query, has a distance of {flat:.2f}.",
         View(
             "Nadaraya-Watson regression as attention",
             parts_of(points, curves, places, errors, model.bandwidth),
@@ -118,7 +119,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         [
             ("attention against the kernel formula, largest difference", "0", f"{apart:.0e}"),
             (
-                "root mean square from the curve: flat, fixed, learnt bandwidth",
+                "root mean square distance from the curve: flat, fixed, learnt bandwidth",
                 "falls",
                 f"{flat:.2f}, {fixed:.2f}, {learnt:.2f}",
             ),
@@ -131,11 +132,11 @@ def parts_of(
 ) -> list[Part]:
     series = [Series("true curve", places.tolist(), truth(places).tolist(), dashed=True)]
     series += [Series(name, places.tolist(), curve.tolist()) for name, curve in curves.items()]
-    seen = [
+    points_and_fit = [
         Series("points", points.x.tolist(), points.y.tolist()),
         Series("h learnt", places.tolist(), curves["h learnt"].tolist()),
     ]
-    texts = [[f"({x:.2f}, {y:.2f})" for x, y in zip(one.x, one.y, strict=True)] for one in seen]
+    texts = [[f"({x:.2f}, {y:.2f})" for x, y in zip(one.x, one.y, strict=True)] for one in points_and_fit]
     names = [f"{value:.1f}" for value in points.x.tolist()]
     maps: list[Part] = [
         Heatmap(
@@ -153,13 +154,13 @@ def parts_of(
     ]
     return [
         Lines(series, "x", "y", "The estimates from the points"),
-        Points(seen, texts, "x", "y", "The points, and the estimate with the learnt bandwidth"),
+        Points(points_and_fit, texts, "x", "y", "The points, and the estimate with the learnt bandwidth"),
         *maps,
         Table(
-            ("weights", "root mean square from the true curve"),
+            ("weights", "root mean square distance from the true curve"),
             [(name, round(error, 3)) for name, error in errors.items()],
         ),
-        Note("A narrow kernel averages few points: it follows the curve closely, but also the noise."),
+        Note("A narrow kernel averages few points, so it follows the curve closely, but also the noise."),
     ]
 
 

@@ -1,5 +1,5 @@
-"""The experiment `length`: models trained on short windows read windows up to eight times as long, with each position
-encoding."""
+"""The experiment `length`: test models with each position encoding on windows up to eight times as long as in
+training."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from clew.tour.training import train_task
 
 TIMES = (1, 2, 4, 8)
 SLACK = 0.1
-"""Later positions may be worse by this many bits and still count as no worse."""
+"""Later positions count as no worse if they need at most this many bits more."""
 
 
 class Size(NamedTuple):
@@ -28,7 +28,7 @@ class Size(NamedTuple):
     steps: int
     rows: int
     read: int
-    """Windows of unseen text."""
+    """The number of test windows of unseen text."""
 
 
 SIZES: dict[Scale, Size] = {
@@ -39,7 +39,7 @@ SIZES: dict[Scale, Size] = {
 
 
 def build_model(position: str, size: Size, characters: Characters, seed: int) -> LanguageModel:
-    """A GPT. Learnt positions have vectors for the longest window, of which training uses only the first ones."""
+    """Build a GPT. Learnt positions have vectors for the longest window; training uses only the first of them."""
     torch.manual_seed(seed)
     config = GPTConfig(
         dim=size.dim,
@@ -59,7 +59,7 @@ def train_short(position: str, size: Size, characters: Characters, seed: int, re
 
 
 def by_length(bits: Tensor, length: int) -> list[float]:
-    """The mean bits in the second half of the trained length, and between each multiple of it and the next."""
+    """Return the mean bits in the second half of the trained length, and between each multiple of it and the next."""
     ends = [times * length for times in TIMES]
     return [float(bits[:, start:end].mean()) for start, end in zip([length // 2, *ends], ends, strict=False)]
 
@@ -73,23 +73,25 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         bits = bits_of(train_short(position, size, characters, seed, report), unseen)
         bits_by_position[position], curves[position] = by_length(bits, size.length), bits.mean(0)
         report(f"{position}: {', '.join(f'{value:.2f}' for value in bits_by_position[position])} bits")
-    kept = [name for name, values in bits_by_position.items() if values[-1] <= values[0] + SLACK]
-    lost = [
-        f"{name} ({values[0]:.2f} to {values[-1]:.2f})" for name, values in bits_by_position.items() if name not in kept
+    stable = [name for name, values in bits_by_position.items() if values[-1] <= values[0] + SLACK]
+    worse = [
+        f"{name} ({values[0]:.2f} to {values[-1]:.2f})"
+        for name, values in bits_by_position.items()
+        if name not in stable
     ]
     best = min(bits_by_position, key=lambda name: bits_by_position[name][-1])
     return Finding(
         "Longer than trained",
-        "Sinusoids may let a model read longer texts than it was trained on (Vaswani et al. 2017); they do not, nor do"
-        " rotary positions, but biases that grow with the distance do (Press et al. 2022).",
-        f"Trained on {size.length} characters and tested at {TIMES[-1] // 2} to {TIMES[-1]} times that length, "
-        f"{'no worse than within ' + str(size.length) + ': ' + ', '.join(kept) if kept else 'all are worse'}; "
-        f"{'worse, in bits: ' + ', '.join(lost) if lost else 'none is worse'}. "
-        f"The best there is {best}, with {bits_by_position[best][-1]:.2f} bits.",
+        "Sinusoids may let a model read longer texts than it was trained on (Vaswani et al. 2017). In fact neither they"
+        " nor rotary positions do, but biases that grow with the distance do (Press et al. 2022).",
+        f"After training on {size.length} characters, at {TIMES[-1] // 2} to {TIMES[-1]} times that length: "
+        f"{'no worse than within ' + str(size.length) + ': ' + ', '.join(stable) if stable else 'all are worse'}; "
+        f"{'worse, in bits: ' + ', '.join(worse) if worse else 'none is worse'}. "
+        f"The best is {best}, with {bits_by_position[best][-1]:.2f} bits.",
         View(
             "Bits per character beyond the trained length",
             parts_of(bits_by_position, curves, size),
-            f"Trained on windows of {size.length}.",
+            f"Trained on windows of {size.length} characters.",
         ),
         [
             (
@@ -116,7 +118,7 @@ CLAIMS = {
 
 
 def smoothed(curve: Tensor, width: int) -> tuple[list[float], list[float]]:
-    """The centres of groups of `width` positions, and their means."""
+    """Return the centres of groups of `width` positions, and the mean of each group."""
     pieces = curve[: len(curve) // width * width].view(-1, width)
     return [width * (piece + 0.5) for piece in range(len(pieces))], pieces.mean(1).tolist()
 
@@ -143,7 +145,7 @@ def parts_of(bits_by_position: dict[str, list[float]], curves: dict[str, Tensor]
             "Bits per character by position",
         ),
         Note(
-            "Learnt positions are not trained beyond the trained length: the vectors there keep their random initial"
+            "Learnt positions beyond the trained length are never trained: their vectors keep their random initial"
             " values."
         ),
     ]

@@ -11,14 +11,14 @@ from clew.tour.training import train_recipe
 
 
 class Models(NamedTuple):
-    """Both runs, and the scores of each (`valid.loss`, `valid.bits_per_character`)."""
+    """The runs of both models, and the scores of each (`valid.loss`, `valid.bits_per_character`)."""
 
     lstm: Run
     gpt: Run
     scores: dict[str, dict[str, float]]
 
     def passage(self, characters: int) -> str:
-        """The beginning of the held-out text."""
+        """Return the beginning of the held-out text."""
         return corpus_text(self.lstm, "valid", characters)
 
 
@@ -57,4 +57,4 @@ SIZES: dict[Scale, dict[str, tuple[str, ...]]] = {
     },
     "full": {"lstm": (), "gpt": ()},
 }
-"""Overrides of size and steps; `full` keeps the recipes' settings."""
+"""Overrides of the size and the number of steps; `full` keeps the settings of the recipes."""

@@ -13,7 +13,7 @@ from clew.tour.texts import shakespeare
 from clew.tour.training import train_recipe
 
 THRESHOLDS = (0.5, 0.1, 0.01, 0.001)
-"""A gradient has vanished below this share of the one at k = 0."""
+"""A gradient counts as vanished below these shares of the gradient at k = 0."""
 CELLS = {"elman": "1 h", "gru": "1 h", "lstm": "1 c"}
 """Each cell, and the state that carries most of the gradient."""
 CLAIMED = {"elman": "about 7", "gru": "", "lstm": "about 100"}
@@ -23,7 +23,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {
     "tour": (128, 500, 120, 6),
     "full": (256, 1500, 150, 10),
 }
-"""Width, training steps, steps back, and number of starting positions."""
+"""Width, training steps, number of steps back, and number of positions to start from."""
 
 Curves = dict[str, dict[str, torch.Tensor]]
 """|gradient| against k, by cell and state of training."""
@@ -49,7 +49,7 @@ def measure(scale: Scale, seed: int, report: Report) -> Curves:
     return curves
 
 
-def told(curve: torch.Tensor, threshold: float) -> str:
+def reach_text(curve: torch.Tensor, threshold: float) -> str:
     steps = reach(curve, threshold).steps
     return f"more than {len(curve) - 1}" if steps is None else str(steps)
 
@@ -67,7 +67,7 @@ def show(curves: Curves) -> Finding:
     ]
     header = ("gradient of", "", *(f"until {threshold:.1%} is left".replace(".0%", "%") for threshold in THRESHOLDS))
     rows: list[tuple[Any, ...]] = [
-        (NAMES[cell], state, *(told(curve, threshold) for threshold in THRESHOLDS))
+        (NAMES[cell], state, *(reach_text(curve, threshold) for threshold in THRESHOLDS))
         for cell, states in curves.items()
         for state, curve in states.items()
     ]
@@ -82,21 +82,23 @@ def show(curves: Curves) -> Finding:
         ),
         Table(header, rows, "Steps that a gradient reaches, by threshold"),
         Note(
-            "The state is h of the simple network and of the GRU, and the cell c of the LSTM. The gradient is that of"
-            " the state carried from one step to the next; its norm is averaged over positions of unseen text."
+            "The state is h for the simple network and the GRU, and the cell c for the LSTM. The gradient is with"
+            " respect to the state carried from one step to the next; its norm is averaged over positions of unseen"
+            " text."
         ),
     ]
-    trained = {cell: told(states["trained"], 0.01) for cell, states in curves.items()}
-    untrained = {cell: told(states["untrained"], 0.01) for cell, states in curves.items()}
+    trained = {cell: reach_text(states["trained"], 0.01) for cell, states in curves.items()}
+    untrained = {cell: reach_text(states["untrained"], 0.01) for cell, states in curves.items()}
     facts = {cell: {state: curve.tolist() for state, curve in states.items()} for cell, states in curves.items()}
     return Finding(
         "How far gradients reach",
-        "A simple recurrent network learns over about 7 steps and an LSTM over about 100, as lectures say (Stanford"
-        " CS224N); gradients vanish, and gates preserve them (Hochreiter 1991; Hochreiter and Schmidhuber 1997; Pascanu"
+        "Lectures say that a simple recurrent network learns over about 7 steps and an LSTM over about 100 (Stanford"
+        " CS224N). Gradients vanish, and gates preserve them (Hochreiter 1991; Hochreiter and Schmidhuber 1997; Pascanu"
         " et al. 2013).",
-        f"Until 1 % of the gradient at k = 0 is left, trained: {trained['elman']} steps in the simple network,"
-        f" {trained['gru']} in the GRU and {trained['lstm']} in the LSTM's cell; untrained {untrained['elman']},"
-        f" {untrained['gru']} and {untrained['lstm']}. The number depends on the threshold, as the table shows.",
+        f"After training, 1 % of the gradient at k = 0 is left after {trained['elman']} steps in the simple network,"
+        f" {trained['gru']} in the GRU and {trained['lstm']} in the LSTM's cell; before training, after"
+        f" {untrained['elman']}, {untrained['gru']} and {untrained['lstm']}. The number depends on the threshold, as"
+        " the table shows.",
         View("Gradient against distance", parts, "Characters of Shakespeare; equal widths.", facts),
         [
             (

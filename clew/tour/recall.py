@@ -1,10 +1,10 @@
-"""The experiment `recall`: "I live in France, ..., and I know" asks for a word that depends on one a number of words
-earlier, the gap.
+"""The experiment `recall`: complete "I live in France, ..., and I know" with a word that depends on an earlier word.
+The number of words between them is the gap.
 
 The words between are random and carry no information; only the last word is trained and tested. The logarithm of the
-gap is uniform in training, so that short gaps help to learn long ones. For recurrent models the gradient of the
-answer's loss with respect to earlier states is measured as well, to see how far gradients reach when something distant
-has to be learnt.
+gap is uniform in training, since short gaps help to learn long ones. For recurrent models the gradient of the answer's
+loss with respect to earlier states is measured as well, to see how far gradients reach when a long dependency must be
+learnt.
 """
 
 from typing import Any, NamedTuple
@@ -44,8 +44,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "Transformer": {"family": "gpt", "num_layers": 2, "num_heads": 4},
 }
 RATES = (1e-3, 1e-2)
-"""Learning rates: every model is trained with each, and the one with the lower final loss is shown. The simple network
-learns nothing with the first."""
+"""The learning rates. Every model is trained with each, and the one with the lower final loss is shown. The simple
+network learns nothing with the first."""
 ENOUGH = 0.9
 SENTENCES = 4
 """The number of sentences over which gradients are averaged."""
@@ -59,7 +59,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {
 
 
 def draw(run: Run, gap: int, rows: int, *seed: int) -> TokenBatch:
-    """Random sentences with a gap of `gap` words, determined by the seed; only the last word is a target."""
+    """Return random sentences with a gap of `gap` words, determined by the seed; only the last word is a target."""
     draws = generator(gap, *seed)
     countries = list(LANGUAGES)
     chosen = torch.randint(len(countries), (rows,), generator=draws).tolist()
@@ -75,13 +75,13 @@ def draw(run: Run, gap: int, rows: int, *seed: int) -> TokenBatch:
 
 
 def drawn_gaps(longest: int, steps: int, seed: int) -> list[int]:
-    """A gap for every training step, from 1 to the longest, with a uniform logarithm."""
+    """Return a gap for every training step, from 1 to the longest, with a uniform logarithm."""
     draws = torch.rand(steps, generator=generator(seed, 7), dtype=torch.float64)
     return ((longest + 1.0) ** draws).long().clamp(1, longest).tolist()
 
 
 def accuracy(run: Run, gap: int, rows: int, seed: int) -> float:
-    """The share of new sentences for which the right word is the most probable."""
+    """Return the share of new sentences for which the right word is the most probable."""
     batch = draw(run, gap, rows, seed, 1)
     with evaluating([run.task]):
         hidden, _ = run.task.body(batch.tokens, None)
@@ -89,9 +89,9 @@ def accuracy(run: Run, gap: int, rows: int, seed: int) -> float:
     return float((guesses == batch.targets[:, -1]).float().mean())
 
 
-def felt(run: Run, gap: int, seed: int) -> Tensor:
-    """|d loss / d s_{t-k}| of the answer at t against k, back to the country, averaged over some sentences. s is the
-    cell if there is one, else the hidden state."""
+def answer_gradients(run: Run, gap: int, seed: int) -> Tensor:
+    """Return |d loss / d s_{t-k}| of the answer at t against k, back to the country, averaged over some sentences. s is
+    the cell if there is one, and the hidden state otherwise."""
     body, rows = run.task.body, list[Tensor]()
     batch = draw(run, gap, SENTENCES, seed, 2)
     with with_gradients(run.task):
@@ -107,17 +107,17 @@ def felt(run: Run, gap: int, seed: int) -> Tensor:
     return torch.stack(rows).mean(0)
 
 
-class Recalled(NamedTuple):
+class RecallResults(NamedTuple):
     """The tested gaps, and for each model the accuracy at each gap, the answer's gradient by distance, and the better
     learning rate."""
 
     gaps: list[int]
     right: dict[str, list[float]]
-    felt: dict[str, Tensor]
+    gradients: dict[str, Tensor]
     rates: dict[str, float]
 
 
-def measure(scale: Scale, seed: int, report: Report) -> Recalled:
+def measure(scale: Scale, seed: int, report: Report) -> RecallResults:
     dim, steps, longest, rows = SIZES[scale]
     words = sorted({*BEFORE, ",", *AFTER, *BETWEEN, *LANGUAGES, *LANGUAGES.values()})
     gaps = sorted({max(1, round(longest * part / 10)) for part in range(11)} | {2, 4, 8})
@@ -126,7 +126,7 @@ def measure(scale: Scale, seed: int, report: Report) -> Recalled:
     for name, settings in MODELS.items():
         model = {**settings, "dim": dim, **({"max_length": longest + 10} if settings["family"] == "gpt" else {})}
         lengths = drawn_gaps(longest, steps, seed)
-        tried = []
+        trials = []
         for rate in RATES:
             run = language_run(words, model, seed=seed)
             losses = train_task(
@@ -138,17 +138,17 @@ def measure(scale: Scale, seed: int, report: Report) -> Recalled:
                 name=f"{name}, {rate:g}",
                 report=report,
             )
-            tried.append((sum(losses[-max(steps // 10, 1) :]), rate, run))
-        _, rates[name], run = min(tried, key=lambda one: one[:2])
+            trials.append((sum(losses[-max(steps // 10, 1) :]), rate, run))
+        _, rates[name], run = min(trials, key=lambda trial: trial[:2])
         accuracies[name] = [accuracy(run, gap, rows, seed) for gap in gaps]
         if settings["family"] == "recurrent":
-            gradients[name] = felt(run, longest, seed)
+            gradients[name] = answer_gradients(run, longest, seed)
         report(f"{name}: right after a gap of {gaps[-1]} words: {accuracies[name][-1]:.0%}")
-    return Recalled(gaps, accuracies, gradients, rates)
+    return RecallResults(gaps, accuracies, gradients, rates)
 
 
 def remembered(gaps: list[int], right: list[float]) -> int:
-    """The longest gap up to which the accuracy is ENOUGH at every tested gap; 0 if there is none."""
+    """Return the longest gap up to which the accuracy is ENOUGH at every tested gap; 0 if there is none."""
     longest = 0
     for gap, share in zip(gaps, right, strict=True):
         if share < ENOUGH:
@@ -161,8 +161,8 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     return show(measure(scale, seed, report))
 
 
-def show(recalled: Recalled) -> Finding:
-    gaps, accuracies, gradients, rates = recalled
+def show(results: RecallResults) -> Finding:
+    gaps, accuracies, gradients, rates = results
     series = [Series(name, gaps, right) for name, right in accuracies.items()]
     lines = Lines(
         series,
@@ -186,35 +186,35 @@ def show(recalled: Recalled) -> Finding:
         for name, steps in reaches.items()
     }
     reached = {name: remembered(gaps, right) for name, right in accuracies.items()}
-    told = ", ".join(f"{name} {gap}" for name, gap in reached.items())
+    longest_gaps = ", ".join(f"{name} {gap}" for name, gap in reached.items())
     at_last = ", ".join(f"{name} {right[-1]:.0%}" for name, right in accuracies.items())
     note = Note(
-        "Ten countries and their languages, so that guessing is right in one case of ten; the words between are drawn"
-        f" from {len(BETWEEN)} uninformative ones. Trained on gaps of 1 to {gaps[-1]} words, as often from 1 to 2 as"
-        " from 2 to 4 and so on, with the better of two learning rates:"
+        "There are ten countries and languages, so guessing is right in one case of ten. The words between are drawn"
+        f" from {len(BETWEEN)} uninformative ones. Gaps in training are 1 to {gaps[-1]} words, as often from 1 to 2 as"
+        " from 2 to 4 and so on. The better of two learning rates is shown:"
         f" {', '.join(f'{name} {rate:g}' for name, rate in rates.items())}. Gers et al. (2000) and Jozefowicz et al."
-        " (2015) recommend a forget gate that is open at first (bias 1)."
+        " (2015) recommend an initially open forget gate (bias 1)."
     )
-    kept = ", ".join(f"{steps} in the {name}" for name, steps in back.items())
-    held = Note(
-        "Gradients are measured after training. Memory and the reach of gradients are different things: a state that"
-        " holds a value robustly is insensitive to small changes of it, so that a good memory may have small gradients"
+    gradient_reach = ", ".join(f"{steps} in the {name}" for name, steps in back.items())
+    gradient_note = Note(
+        "Gradients are measured after training. Memory and the reach of gradients are different: a state that holds a"
+        " value robustly is insensitive to small changes of it, so a good memory may have small gradients"
         " (Bengio et al. 1994)."
     )
-    parts: list[Part] = [lines, note, flow, held]
+    parts: list[Part] = [lines, note, flow, gradient_note]
     facts = {"gaps": gaps, "right": accuracies, "remembered": reached, "reach": reaches, "rates": rates}
     return Finding(
         "Recall against the gap",
-        "As the gap grows, recurrent networks become unable to connect the two ends, and LSTMs do not have this problem"
+        "As the gap grows, recurrent networks fail to connect the two ends; LSTMs do not have this problem"
         " (Olah 2015, after Bengio et al. 1994).",
-        f"The longest gap, of up to {gaps[-1]} words, with 90 % right answers: {told}. Accuracy at {gaps[-1]}: "
-        f"{at_last}. Gradients stay above 1 % for {kept}.",
+        f"The longest gap, of up to {gaps[-1]} words, with 90 % right answers: {longest_gaps}. Accuracy at {gaps[-1]}:"
+        f" {at_last}. Gradients stay above 1 % for {gradient_reach}.",
         View("Recall", parts, "", facts),
         [
             (
-                f"gap up to which 90 % are right, {name}",
+                f"longest gap with 90 % right answers, {name}",
                 CLAIMS[name],
-                f"{gap} of {gaps[-1]} words; {accuracies[name][-1]:.0%} right at the last",
+                f"{gap} of {gaps[-1]} words; {accuracies[name][-1]:.0%} right at {gaps[-1]}",
             )
             for name, gap in reached.items()
         ]
@@ -230,6 +230,6 @@ CLAIMS = {
     "GRU": "long",
     "LSTM": "long",
     "LSTM, forget bias 1": "long",
-    "Transformer": "any within its window",
+    "Transformer": "any gap within its window",
 }
 RECALL = Experiment('recall against the gap: "I live in France, ..., and I know"', run)

@@ -1,4 +1,4 @@
-"""The report of a tour: one self-contained page with claims beside measurements. All text in it is escaped."""
+"""The report of a tour: a self-contained page with claims and measurements side by side. All text is escaped."""
 
 import platform
 from collections.abc import Mapping
@@ -14,28 +14,28 @@ from clew.tour.experiment import Finding, Scale
 
 TITLE = "A tour of neural sequence models"
 SCALES: dict[Scale, str] = {
-    "quick": "Trained for a few seconds, as a smoke test: the figures mean nothing yet.",
+    "quick": "Trained for a few seconds, as a smoke test: the numbers mean nothing.",
     "tour": "Trained for minutes.",
     "full": "Trained for as long as each claim needs on two cores.",
 }
 INTRODUCTION = (
-    "From the first recurrent network to the Transformer, the same questions return: what a model remembers, how far"
-    " back its gradients reach, what it attends to. Here they are put to models trained on this machine. Beside every"
-    " claim is the measured result, whether or not it agrees."
+    "From the first recurrent network to the Transformer, the questions are the same: what does a model remember, how"
+    " far back do its gradients reach, what does it attend to? Here they are answered with models trained on this"
+    " machine. Next to every claim is the measured result, whether or not it agrees."
 )
-PARTS = ("Inside two models", "Claims put to the test")
+PARTS = ("Inside two models", "Claims and experiments")
 
 
 def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str:
     threads = torch.get_num_threads()
     total = sum(finding.seconds for finding in findings.values())
-    made = (
-        f"{SCALES[scale]} Seed {seed}, {duration(total)} in all; torch {torch.__version__}, "
+    conditions = (
+        f"{SCALES[scale]} Seed {seed}, {duration(total)} in total; torch {torch.__version__}, "
         f"{threads} thread{'s' if threads > 1 else ''} of {platform.machine() or 'an unknown machine'}."
     )
     heading = f'<p class="brand">clew tour</p><h1>{TITLE}</h1><p class="lead">{INTRODUCTION}</p>'
     body = f"""<body>
-<header>{heading}<p class="made">{markup(made)}</p></header>
+<header>{heading}<p class="made">{markup(conditions)}</p></header>
 <main>
 <nav aria-label="Contents">{contents(findings)}</nav>
 {summary(findings)}
@@ -53,10 +53,12 @@ def stylesheet() -> str:
 
 
 def parts_of(findings: Mapping[str, Finding]) -> list[tuple[str, dict[str, Finding]]]:
-    """The chapters on the two models and the experiments, each group under its heading; empty groups are left out."""
-    looked = {name: finding for name, finding in findings.items() if name in CHAPTERS}
-    tried = {name: finding for name, finding in findings.items() if name not in CHAPTERS}
-    return [(title, stops) for title, stops in zip(PARTS, (looked, tried), strict=True) if stops]
+    """Group the chapters on the two models and the experiments, each under its heading, without empty groups."""
+    chapter_findings = {name: finding for name, finding in findings.items() if name in CHAPTERS}
+    experiment_findings = {name: finding for name, finding in findings.items() if name not in CHAPTERS}
+    return [
+        (title, stops) for title, stops in zip(PARTS, (chapter_findings, experiment_findings), strict=True) if stops
+    ]
 
 
 def contents(findings: Mapping[str, Finding]) -> str:
@@ -71,14 +73,14 @@ def contents(findings: Mapping[str, Finding]) -> str:
 
 
 def summary(findings: Mapping[str, Finding]) -> str:
-    """All rows in one table, each with a link to its chapter."""
+    """Return one table of all rows, each with a link to its chapter."""
     rows = [
         f'<tr><td><a href="#{markup(name)}">{markup(what)}</a></td><td>{markup(claimed)}</td>'
         f'<td class="measured">{markup(measured)}</td></tr>'
         for name, finding in findings.items()
         for what, claimed, measured in finding.rows
     ]
-    head = "<thead><tr><th>what</th><th>claimed</th><th>measured here</th></tr></thead>"
+    head = "<thead><tr><th>quantity</th><th>claimed</th><th>measured here</th></tr></thead>"
     table = f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
     return f'<section class="summary"><h2>Claimed and measured</h2>{table}</section>'
 

@@ -1,5 +1,5 @@
-"""The experiment `search`: greedy decoding against the most probable continuation, which is found by enumerating all
-short continuations of a small language model over 27 characters.
+"""The experiment `search`: compare greedy decoding with the most probable continuation, found by enumerating all short
+continuations under a small language model over 27 characters.
 
     y* = argmax over all y_1 .. y_n of log p(y_1 .. y_n | prompt)
 """
@@ -22,7 +22,7 @@ from clew.tour.training import generator, language_run, train_task
 BEAMS = (1, 2, 4, 8, 16)
 PROMPT = 12
 ROUNDING = 1e-4
-"""Log-probabilities that differ by less are of the same path, or of an equally good one."""
+"""Paths whose log-probabilities differ by less count as equally good."""
 SIZES: dict[Scale, tuple[int, int, int, int]] = {
     "quick": (16, 20, 2, 4),
     "tour": (64, 500, 3, 60),
@@ -37,7 +37,8 @@ class Path(NamedTuple):
 
 
 def enumerate_paths(stepper: Stepper, prompt: Tensor, steps: int) -> Tensor:
-    """log p (vocabulary^steps,) of every continuation of a prompt (1, length); the last token changes fastest."""
+    """Return log p (vocabulary^steps,) of every continuation of a prompt (1, length); the last token changes
+    fastest."""
     vocabulary = stepper.vocabulary
     log_probs, state = prefill(stepper, prompt, None, stepper.initial_state(1))
     sums = log_probs[0].double()
@@ -50,14 +51,14 @@ def enumerate_paths(stepper: Stepper, prompt: Tensor, steps: int) -> Tensor:
 
 
 def most_probable(stepper: Stepper, prompt: Tensor, steps: int) -> Path:
-    """The best continuation, by enumeration."""
+    """Return the most probable continuation, by enumeration."""
     sums = enumerate_paths(stepper, prompt, steps)
     place = int(sums.argmax())
     tokens = [place // stepper.vocabulary ** (steps - 1 - step) % stepper.vocabulary for step in range(steps)]
     return Path(tuple(tokens), float(sums[place]))
 
 
-def found_by_beam(stepper: Stepper, prompt: Tensor, steps: int, beams: int) -> Path:
+def beam_path(stepper: Stepper, prompt: Tensor, steps: int, beams: int) -> Path:
     best = beam_search(stepper, prompt, beams=beams, max_new=steps, end=None, length_penalty=0.0)
     return Path(tuple(best.tokens[0, 0].tolist()), float(best.log_probs[0, 0]))
 
@@ -79,7 +80,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     stepper = model.task.stepper()
     with evaluating([model.task]):
         best = [most_probable(stepper, prompt, written) for prompt in prompts]
-        beam_paths = {beams: [found_by_beam(stepper, prompt, written, beams) for prompt in prompts] for beams in BEAMS}
+        beam_paths = {beams: [beam_path(stepper, prompt, written, beams) for prompt in prompts] for beams in BEAMS}
     gaps = {
         beams: [top.log_prob - path.log_prob for top, path in zip(best, paths, strict=True)]
         for beams, paths in beam_paths.items()
@@ -117,9 +118,11 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
             high=1.0,
         ),
         Table(
-            ("after", "greedy", "log p (nats)", "most probable", "its log p (nats)"), rows, "Where greedy misses most"
+            ("after", "greedy", "log p (nats)", "most probable", "its log p (nats)"),
+            rows,
+            "The prompts where greedy decoding loses most",
         ),
-        Branches(tree.nodes, "Two beams after the first of these"),
+        Branches(tree.nodes, "Two beams after the first of these prompts"),
         Note(
             f"All {stepper.vocabulary}^{written} = {stepper.vocabulary**written:,} continuations of every prompt were"
             " scored."
@@ -137,15 +140,15 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     finds = f"{enough} beams always find it" if enough else f"{BEAMS[-1]} beams find it in {shares[BEAMS[-1]]:.0%}"
     return Finding(
         "Greedy decoding and the most probable text",
-        "Taking the most probable token at each step does not give the most probable sequence, since a choice cannot be"
+        "The most probable token at each step does not give the most probable sequence, since a choice cannot be"
         " undone; a small beam comes close (Graves 2012; Sutskever et al. 2014).",
-        f"After {count} prompts, {written} characters each: greedy finds the most probable continuation in"
-        f" {shares[1]:.0%}, two beams in {shares[2]:.0%}, four in {shares[4]:.0%}; {finds}. Where greedy misses it, it"
-        f" is {lost:.2f} nats less probable on average.",
+        f"For {count} prompts and continuations of {written} characters, greedy decoding finds the most probable one in"
+        f" {shares[1]:.0%}, two beams in {shares[2]:.0%}, four in {shares[4]:.0%}; {finds}. If greedy decoding misses"
+        f" it, its text is {lost:.2f} nats less probable on average.",
         View("Greedy and exact search", parts, "An LSTM over 26 letters and the space, trained on Shakespeare.", facts),
         [
             (
-                f"most probable {written} characters found: greedy, 2, 4 beams",
+                f"share of prompts whose most probable {written} characters are found: greedy, 2, 4 beams",
                 "greedy misses",
                 f"{shares[1]:.0%}, {shares[2]:.0%}, {shares[4]:.0%}",
             )

@@ -1,10 +1,10 @@
-"""The experiment `softmax`: the effect of dividing scores by sqrt(d) on the softmax and its gradient, before training.
+"""The experiment `softmax`: how dividing scores by sqrt(d) affects the softmax and its gradient, before training.
 
-q and k have d entries of variance 1, so that q . k has variance d. With w = softmax(s),
+q and k have d entries of variance 1, so q . k has variance d. With w = softmax(s),
 
     d w / d s = diag(w) - w w^T
 
-which is 0 where one weight is 1.
+which is 0 if one weight is 1.
 """
 
 from typing import NamedTuple
@@ -35,13 +35,13 @@ class Spread(NamedTuple):
 
 
 def jacobian_norms(weights: Tensor) -> Tensor:
-    """The Frobenius norm of diag(w) - w w^T for w (..., keys)."""
+    """Return the Frobenius norm of diag(w) - w w^T for w (..., keys)."""
     jacobian = torch.diag_embed(weights) - weights[..., :, None] * weights[..., None, :]
     return jacobian.flatten(-2).norm(dim=-1)
 
 
 def drawn_scores(name: str, width: int, draws: int, seed: int) -> Tensor:
-    """Scores (draws, KEYS), with the same queries and keys for every kind of score."""
+    """Return scores (draws, KEYS), with the same queries and keys for every kind of score."""
     source = generator(seed, width)
     score, scores = SCORES[name](width, width), []
     for _ in range(draws):
@@ -56,7 +56,7 @@ def spread_of(scores: Tensor) -> Spread:
 
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
-    """Both scores at several widths."""
+    """Compare both kinds of scores at several widths."""
     draws = DRAWS[scale]
     report(f"{draws} queries, {KEYS} keys, heads of {', '.join(map(str, WIDTHS))}")
     spreads_by_score = {name: [spread_of(drawn_scores(name, width, draws, seed)) for width in WIDTHS] for name in NAMES}
@@ -65,14 +65,15 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     even = float(jacobian_norms(torch.full((KEYS,), 1 / KEYS)))
     return Finding(
         "Why scores are divided by the root of the width",
-        "The dot product of two vectors whose entries have variance 1 has variance d. For wide heads it is large, and"
-        " the softmax is pushed to where its gradient is extremely small; dividing by sqrt(d) counters it (Vaswani et"
+        "The dot product of two vectors whose entries have variance 1 has variance d. For wide heads the"
+        " variance is large, which pushes the softmax into regions of extremely small gradient; dividing by sqrt(d)"
+        " prevents this (Vaswani et"
         " al. 2017, section 3.2.1).",
-        f"Heads of {USUAL}: the variance of a score is {plain.variance:.1f}, scaled {scaled.variance:.2f}; the largest"
-        f" of {KEYS} weights is {plain.largest:.2f} on average, scaled {scaled.largest:.2f}; the softmax's gradient has"
-        f" a median norm of {plain.gradient:.3f}, scaled {scaled.gradient:.3f}. Heads of {WIDTHS[-1]}:"
-        f" {wide.gradient:.1e} and {wide_scaled.gradient:.3f}. All of this is before training; for the effect after"
-        " training see `barriers`.",
+        f"With heads of width {USUAL}, the variance of a score is {plain.variance:.1f}, scaled {scaled.variance:.2f};"
+        f" the largest of {KEYS} weights is {plain.largest:.2f} on average, scaled {scaled.largest:.2f}; the softmax's"
+        f" gradient has a median norm of {plain.gradient:.3f}, scaled {scaled.gradient:.3f}. With heads of width"
+        f" {WIDTHS[-1]}, the norm is {wide.gradient:.1e}, scaled {wide_scaled.gradient:.3f}. All of this is before"
+        " training; for the effect after training see `barriers`.",
         View(
             "The softmax with and without scaling",
             parts_of(spreads_by_score, even, seed),
@@ -86,7 +87,7 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
             ),
             (
                 f"median gradient of the softmax, heads of {WIDTHS[-1]}, plain and scaled",
-                "extremely small; not so",
+                "extremely small; larger",
                 f"{wide.gradient:.1e} and {wide_scaled.gradient:.3f}",
             ),
         ],

@@ -1,4 +1,4 @@
-"""The tour: its stops in order, each a finding that is stored as soon as it is made, and the report of all of them."""
+"""Take the tour: run its stops in order, store each finding as soon as it is complete, and write the report."""
 
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -11,13 +11,13 @@ from clew.core.files import write_text
 from clew.tour.chapters import CHAPTERS
 from clew.tour.experiment import Finding, Report, Scale
 from clew.tour.experiments import EXPERIMENTS
-from clew.tour.keeping import keep, kept
+from clew.tour.keeping import store_finding, stored_finding
 from clew.tour.models import Models, train_models
 from clew.tour.report import report_html
 
 
 def stops() -> dict[str, str]:
-    """The names and descriptions of all stops, those on the two models first."""
+    """Return the names and descriptions of all stops, those on the two models first."""
     return {name: stop.about for table in (CHAPTERS, EXPERIMENTS) for name, stop in table.items()}
 
 
@@ -30,8 +30,8 @@ def check_names(names: Iterable[str]) -> None:
 def take_tour(
     folder: Path, page: Path, names: Collection[str], *, scale: Scale, seed: int, report: Report
 ) -> dict[str, Finding]:
-    """Make all missing findings in the order of the tour, and write the page with them and with stored findings of this
-    scale and seed."""
+    """Compute the missing findings in the order of the tour, and write a page with all findings of this scale and seed,
+    new and stored."""
     check_names(names)
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -43,17 +43,17 @@ def take_tour(
     before = {
         name: finding
         for name in stops()
-        if name not in names and (finding := kept(folder, name, scale, seed)) is not None
+        if name not in names and (finding := stored_finding(folder, name, scale, seed)) is not None
     }
     chosen = [name for name in stops() if name in names]
     for number, name in enumerate(chosen, start=1):
-        finding = kept(folder, name, scale, seed)
+        finding = stored_finding(folder, name, scale, seed)
         if finding is None:
             report(f"[{number}/{len(chosen)}] {name}: {stops()[name]}")
             finding = timed(lambda name=name: make(name, models, scale, seed, report))  # type: ignore[misc]
-            keep(folder, name, scale, seed, finding)
+            store_finding(folder, name, scale, seed, finding)
         else:
-            report(f"[{number}/{len(chosen)}] {name}: done before")
+            report(f"[{number}/{len(chosen)}] {name}: already complete")
         report(f"  {finding.found}")
         findings[name] = finding
     shown = {**before, **findings}

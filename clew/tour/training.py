@@ -1,5 +1,5 @@
 """Training for experiments, with the ordinary loop and recipes: a task in memory on random batches, or a recipe in a
-temporary folder."""
+run folder."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def train_task(
 ) -> list[float]:
     """Train on batch(0), batch(1), ... with AdamW and a cosine schedule, and return the loss of every step. Leaves the
     task in evaluation mode. The same seed and batches give the same weights."""
-    told = Told(name, report)
+    progress_report = TrainingReport(name, report)
     losses = []
     batches = Batches(lambda epoch: steps, lambda epoch, number: batch(number))
     optimiser = OPTIMISERS["adamw"](task.parameters(), learning_rate)
@@ -61,7 +61,7 @@ def train_task(
         progress=Progress(),
     ):
         losses.append(record.loss)
-        told.step(record, steps, 0.0)
+        progress_report.step(record, steps, 0.0)
     task.eval()
     return losses
 
@@ -69,7 +69,8 @@ def train_task(
 def language_run(
     symbols: str | Sequence[str], model: Mapping[str, Any], *, seed: int, task: Mapping[str, Any] | None = None
 ) -> Run:
-    """An untrained language model without a folder, over characters if `symbols` is a text, else over words."""
+    """Build an untrained language model without a folder, over characters if `symbols` is a text, otherwise over
+    words."""
     kind = "character" if isinstance(symbols, str) else "word"
     settings = {"recipe": "tour", "seed": seed, "text": {"tokenizer": kind}, "model": dict(model), "device": "cpu"}
     settings["task"] = {"name": "language_model", **(task or {})}
@@ -85,22 +86,22 @@ def parameters_of(module: nn.Module) -> int:
 def train_recipe(
     recipe: str, assignments: Sequence[str], *, name: str, report: Report, folder: Path | None = None
 ) -> tuple[Run, dict[str, float]]:
-    """A recipe's run and its scores (`valid.loss`, ...). In `folder` an interrupted run is resumed and a finished one
-    loaded; without it, the run is temporary."""
-    with kept_in(folder) as place:
-        done = is_run(place)
+    """Train a recipe and return its run and scores (`valid.loss`, ...). In `folder` an interrupted run is resumed and a
+    finished one loaded; without it, the run is temporary."""
+    with run_folder(folder) as place:
+        exists = is_run(place)
         if (
-            done
+            exists
             and "valid.loss" in summarise(place).best
             and summarise(place).step >= summarise(place).config.training.steps
         ):
             return load_run(place), summarise(place).best
-        run = run_recipe(recipe, assignments, out=place, resume=done, report=Told(name, report)).run
+        run = run_recipe(recipe, assignments, out=place, resume=exists, report=TrainingReport(name, report)).run
         return run, summarise(place).best
 
 
 @contextmanager
-def kept_in(folder: Path | None) -> Iterator[Path]:
+def run_folder(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
         yield folder
         return
@@ -108,8 +109,8 @@ def kept_in(folder: Path | None) -> Iterator[Path]:
         yield Path(place) / "run"
 
 
-class Told:
-    """Reports the progress of training, one line every few seconds, under a name."""
+class TrainingReport:
+    """Report the progress of training under a name, with one line every few seconds."""
 
     def __init__(self, name: str, report: Report | None):
         self.name = name
@@ -135,7 +136,7 @@ class Told:
 
 
 def generator(*numbers: int) -> torch.Generator:
-    """A random generator seeded by these numbers."""
+    """Return a random generator seeded by these numbers."""
     seed = 1
     for number in numbers:
         seed = (seed * 1_000_003 + number) % 2**63

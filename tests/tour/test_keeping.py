@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from clew.tour.keeping import finding_path, keep, kept
+from clew.tour.keeping import finding_path, store_finding, stored_finding
 from tests.tour.findings import finding
 
 
 def test_a_finding_that_was_kept_is_the_same(tmp_path: Path) -> None:
     one = finding("</script> naïve")
-    keep(tmp_path, "one", "tour", 3, one)
-    again = kept(tmp_path, "one", "tour", 3)
+    store_finding(tmp_path, "one", "tour", 3, one)
+    again = stored_finding(tmp_path, "one", "tour", 3)
     assert again is not None
     assert (again.title, again.claim, again.found, list(again.rows), again.seconds) == (
         one.title,
@@ -22,10 +22,10 @@ def test_a_finding_that_was_kept_is_the_same(tmp_path: Path) -> None:
 
 
 def test_another_scale_seed_or_name_is_not_found(tmp_path: Path) -> None:
-    keep(tmp_path, "one", "tour", 3, finding())
-    assert kept(tmp_path, "one", "full", 3) is None
-    assert kept(tmp_path, "one", "tour", 4) is None
-    assert kept(tmp_path, "two", "tour", 3) is None
+    store_finding(tmp_path, "one", "tour", 3, finding())
+    assert stored_finding(tmp_path, "one", "full", 3) is None
+    assert stored_finding(tmp_path, "one", "tour", 4) is None
+    assert stored_finding(tmp_path, "two", "tour", 3) is None
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_a_file_that_is_broken_is_made_again(tmp_path: Path, content: str) -> No
     path = finding_path(tmp_path, "one")
     path.parent.mkdir()
     path.write_text(content)
-    assert kept(tmp_path, "one", "tour", 3) is None
+    assert stored_finding(tmp_path, "one", "tour", 3) is None

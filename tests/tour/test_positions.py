@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clew.layers.positions import sinusoids
-from clew.tour.positions import HEADS, alibi_biases, by_distance, kinship_of, rotary_products, run
+from clew.tour.positions import HEADS, alibi_biases, by_distance, relations_of, rotary_products, run
 
 
 def test_products_of_sinusoids_are_a_sum_of_cosines_of_the_distance() -> None:
@@ -19,9 +19,9 @@ def test_products_of_sinusoids_are_a_sum_of_cosines_of_the_distance() -> None:
 
 def test_sinusoids_are_a_linear_map_of_their_neighbours_and_drawn_vectors_are_not() -> None:
     drawn = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
-    assert kinship_of(sinusoids(torch.arange(40), 16)).unmapped < 1e-5
-    assert kinship_of(drawn).unmapped > 0.1
-    assert kinship_of(drawn).within > 0.1
+    assert relations_of(sinusoids(torch.arange(40), 16)).unmapped < 1e-5
+    assert relations_of(drawn).unmapped > 0.1
+    assert relations_of(drawn).within > 0.1
 
 
 def test_turned_vectors_have_products_of_the_distance_alone() -> None:

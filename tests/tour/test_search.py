@@ -4,7 +4,7 @@ import math
 import torch
 from torch import Tensor
 
-from clew.tour.search import enumerate_paths, found_by_beam, most_probable
+from clew.tour.search import beam_path, enumerate_paths, most_probable
 from clew.tour.training import language_run
 
 
@@ -31,7 +31,7 @@ def test_enumeration_finds_the_path_that_greedy_misses() -> None:
     best = most_probable(chain, prompt, 3)
     assert best.tokens == max(by_hand, key=by_hand.__getitem__) == (1, 1, 1)
     assert math.isclose(best.log_prob, math.log(0.45 * 0.95**2), rel_tol=1e-6)
-    assert found_by_beam(chain, prompt, 3, 1).tokens == (0, 0, 0) and found_by_beam(chain, prompt, 3, 2)[0] == (1, 1, 1)
+    assert beam_path(chain, prompt, 3, 1).tokens == (0, 0, 0) and beam_path(chain, prompt, 3, 2)[0] == (1, 1, 1)
 
 
 def test_every_continuation_of_a_model_is_scored_as_it_is_read() -> None:

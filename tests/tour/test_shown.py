@@ -40,17 +40,17 @@ def test_growth_says_who_is_ahead_on_how_much_text_whichever_way_it_falls() -> N
 
 def test_recall_says_how_long_a_gap_is_bridged_and_how_far_its_gradient_reaches() -> None:
     right = {name: [1.0, 0.95, 0.3] for name in recall.MODELS} | {"LSTM": [1.0, 1.0, 0.9]}
-    felt = {
+    gradients = {
         "simple network (Elman)": 0.1 ** torch.arange(9, dtype=torch.float64),
         "LSTM": torch.ones(9, dtype=torch.float64),
     }
     rows = {
         what: measured
         for what, _, measured in recall.show(
-            recall.Recalled([1, 5, 20], right, felt, dict.fromkeys(recall.MODELS, 0.01))
+            recall.RecallResults([1, 5, 20], right, gradients, dict.fromkeys(recall.MODELS, 0.01))
         ).rows
     }
-    assert rows["gap up to which 90 % are right, LSTM"] == "20 of 20 words; 90% right at the last"
-    assert rows["gap up to which 90 % are right, GRU"] == "5 of 20 words; 30% right at the last"
+    assert rows["longest gap with 90 % right answers, LSTM"] == "20 of 20 words; 90% right at 20"
+    assert rows["longest gap with 90 % right answers, GRU"] == "5 of 20 words; 30% right at 20"
     assert rows["steps until 1 % of the gradient is left, trained to recall, simple network (Elman)"] == "3 steps"
     assert rows["steps until 1 % of the gradient is left, trained to recall, LSTM"] == "all 8 steps"

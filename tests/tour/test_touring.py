@@ -19,7 +19,7 @@ def test_what_was_found_is_not_made_again_but_for_another_seed(tmp_path: Path, m
         )
         assert found["counting"].found == f"seed {seed}"
     assert counting.calls == [("quick", 0), ("quick", 1)]
-    assert sum("done before" in line for line in said) == 1
+    assert sum("already complete" in line for line in said) == 1
     assert "one is one" in (tmp_path / "report.html").read_text()
 
 
