@@ -25,7 +25,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clew.bench.timing import Call, timed, waiting
+from clew.bench.timing import Call, synchroniser, timed
 from clew.bench.workloads.transformer_beam import numbered_words
 from clew.decoding import beam, engine, graphs, sampling
 from clew.decoding.beam import beam_search
@@ -140,7 +140,7 @@ def show_host(name: str, device: torch.device, with_profile: bool) -> None:
         for _ in range(4):
             call()
         with patch.object(torch.cuda.CUDAGraph, "replay", lambda graph: None):
-            seconds = [timed(call, waiting(device)) for _ in range(ROUNDS)]
+            seconds = [timed(call, synchroniser(device)) for _ in range(ROUNDS)]
             with Launches() as launches, Looks() as looks:
                 call()
             least, median = 1e6 * min(seconds), 1e6 * statistics.median(seconds)

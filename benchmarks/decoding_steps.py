@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 import torch
 
-from clew.bench.profiling import profiled
-from clew.bench.timing import Call, timed, waiting
+from clew.bench.profiling import profile_call
+from clew.bench.timing import Call, synchroniser, timed
 from clew.bench.workload import Setting
 from clew.bench.workloads.gpt_sizes import GPT2, SMALL
 from clew.bench.workloads.steps import decode_greedily
@@ -31,11 +31,11 @@ def median_of(call: Call, device: torch.device) -> float:
     """Seconds of a call, once what it captures has been captured."""
     for _ in range(3):
         call()
-    return statistics.median(timed(call, waiting(device)) for _ in range(ROUNDS))
+    return statistics.median(timed(call, synchroniser(device)) for _ in range(ROUNDS))
 
 
 def show_kernels(call: Call, device: torch.device) -> None:
-    for spent in profiled(call, device, waiting(device)):
+    for spent in profile_call(call, device, synchroniser(device)):
         print(f"    {spent.kernel[:90]:90} {spent.runs:8,.0f} {1000 * spent.seconds:9.2f} ms")
 
 

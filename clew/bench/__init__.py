@@ -1,1 +1,1 @@
-"""Benchmarks of speed and memory against peers: workloads, timing, and recorded ratios."""
+"""Benchmarks of speed and memory in comparison with peers: workloads, timing, and recorded ratios."""

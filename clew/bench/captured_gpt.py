@@ -17,7 +17,7 @@ class CapturedGPT:
         shape = (batch, self.blocks[0].num_heads, capacity, weight.shape[1] // self.blocks[0].num_heads)
         self.cache = [(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in self.blocks]
         self.places = torch.arange(capacity, device=weight.device)
-        self.place = torch.zeros(1, dtype=torch.long, device=weight.device)  # of the next token to read
+        self.place = torch.zeros(1, dtype=torch.long, device=weight.device)  # the position of the next token to read
         self.token = torch.zeros(batch, 1, dtype=torch.long, device=weight.device)
         self.written = torch.zeros(batch, capacity, dtype=torch.long, device=weight.device)
         self.graph = self.capture() if weight.is_cuda else None
@@ -37,12 +37,12 @@ class CapturedGPT:
     def step(self) -> None:
         """Read the token at `place` and write the next one."""
         x = self.model.tokens(self.token) + self.model.positions(self.place)
-        seen = (self.places <= self.place)[None, None, None]  # (1, 1, 1, capacity)
+        visible = (self.places <= self.place)[None, None, None]  # (1, 1, 1, capacity)
         for block, (keys, values) in zip(self.blocks, self.cache, strict=True):
             query, key, value = block.heads(x)
             keys.index_copy_(2, self.place, key)
             values.index_copy_(2, self.place, value)
-            x = block.add(x, F.scaled_dot_product_attention(query, keys, values, attn_mask=seen))
+            x = block.add(x, F.scaled_dot_product_attention(query, keys, values, attn_mask=visible))
         self.token.copy_(self.model.logits(self.model.norm(x)).argmax(-1))
         self.place.add_(1)
         self.written.index_copy_(1, self.place, self.token)

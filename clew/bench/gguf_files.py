@@ -1,4 +1,4 @@
-"""Convert GPT-2 and Llama of transformers to files of llama.cpp, with the package `gguf`."""
+"""Convert GPT-2 and Llama models of transformers to llama.cpp files, with the package `gguf`."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -32,7 +32,7 @@ def write_gguf(model: Any, path: str, compute: str) -> str:
 
 
 def write_vocabulary(writer: Any, vocabulary: int) -> None:
-    """Placeholder words, since prompts are given as tokens."""
+    """Write placeholder words: prompts are passed as tokens."""
     numbers = vocabulary - BYTES - 3
     writer.add_tokenizer_model("llama")
     writer.add_token_list(
@@ -92,8 +92,8 @@ def llama(writer: Any, config: Any, weights: Weights) -> Named:
 
 
 def in_pairs(weight: Any, config: Any) -> Any:
-    """Reorder the rows of a head for llama.cpp's rotation, where the two rows of a pair are adjacent, not half a head
-    apart."""
+    """Reorder the rows of each head for llama.cpp's rotary positions, for which the two rows of a pair are adjacent,
+    not half a head apart."""
     heads = len(weight) // (config.hidden_size // config.num_attention_heads)
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 

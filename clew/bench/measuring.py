@@ -9,17 +9,17 @@ from importlib.util import find_spec
 
 import torch
 
-from clew.bench.profiling import profiled
-from clew.bench.results import Measured, Result
+from clew.bench.profiling import profile_call
+from clew.bench.results import Result, SideResult
 from clew.bench.roofline import Roofline, measure_roofline
-from clew.bench.timing import Call, interleave, waiting
+from clew.bench.timing import Call, interleave, synchroniser
 from clew.bench.workload import OURS, Setting, Side, Workload
 from clew.core.errors import shortened
 
 QUICK_ROUNDS, QUICK_WARMUP, QUICK_SECONDS = 5, 1, 1.5
 Roofs = Callable[[torch.device, torch.dtype, Callable[[], float]], Roofline]
 rooflines = cache(measure_roofline)
-"""Measured once per process for each device and dtype."""
+"""The roofline of each device and dtype, measured once per process."""
 
 
 def measure(
@@ -31,11 +31,11 @@ def measure(
     profile: bool = False,
 ) -> Result:
     """Measure a workload. With `profile`, each side is also profiled after the timing."""
-    with own_threads(setting):
-        return measured(workload, setting, roofline, clock or clock_of(setting), profile)
+    with limited_threads(setting):
+        return measure_sides(workload, setting, roofline, clock or clock_of(setting), profile)
 
 
-def measured(
+def measure_sides(
     workload: Workload, setting: Setting, roofline: Roofs, clock: Callable[[], float], profile: bool
 ) -> Result:
     torch.manual_seed(0)
@@ -44,35 +44,35 @@ def measured(
     calls, memory, notes = dict[str, Call](), dict[str, int | None](), list[str]()
     for side in work.sides:
         try:
-            calls[side.name], memory[side.name] = warmed(side, setting.device, warmup)
+            calls[side.name], memory[side.name] = build_and_warm_up(side, setting.device, warmup)
         except Unavailable as why:
             notes.append(f"{side.name} is left out: {why}")
     rounds, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if setting.quick else (workload.rounds, 0.0)
-    wait = waiting(setting.device)
+    wait = synchroniser(setting.device)
     times = interleave(calls, rounds=rounds, seconds=seconds, wait=wait, clock=clock)
-    profiles = {name: profiled(call, setting.device, wait) for name, call in calls.items()} if profile else {}
+    profiles = {name: profile_call(call, setting.device, wait) for name, call in calls.items()} if profile else {}
     calls.clear()
     release(setting.device)
     roof = None if work.cost is None else roofline(setting.device, work.dtype, clock)
-    sides = {name: Measured(timing, memory[name]) for name, timing in times.items()}
+    sides = {name: SideResult(timing, memory[name]) for name, timing in times.items()}
     return Result(workload.name, work.sizes, setting.form, work.tokens, sides, work.cost, roof, notes, profiles)
 
 
 def clock_of(setting: Setting) -> Callable[[], float]:
-    """The clock: wall time, or, in the quick form on a CPU, the CPU time of the one thread, which other processes do
-    not affect."""
+    """Return the clock: wall time, or in the quick form on a CPU the CPU time of its single thread, which does not
+    depend on other processes."""
     exact = time.get_clock_info("process_time").resolution < 1e-5
     return time.process_time if exact and setting.quick and setting.device.type == "cpu" else time.perf_counter
 
 
 def threads(setting: Setting) -> int:
-    """The number of threads: one in the quick form, since several threads on a busy machine mostly wait for each
+    """Return the number of threads: one in the quick form, since several threads on a busy machine mostly wait for each
     other."""
     return 1 if setting.quick else torch.get_num_threads()
 
 
 @contextmanager
-def own_threads(setting: Setting) -> Iterator[None]:
+def limited_threads(setting: Setting) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads(setting))
     try:
@@ -85,14 +85,14 @@ class Unavailable(Exception):
     """A peer from another package cannot run here; the message says why."""
 
 
-def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | None]:
-    """Build and warm up a side; on CUDA also return its peak memory, weights included. It runs alone, so that the
-    memory is its own."""
+def build_and_warm_up(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | None]:
+    """Build and warm up a side; on CUDA also return its peak memory, including weights. No other side runs meanwhile,
+    so the memory is that of this side."""
     if side.needs and find_spec(side.needs) is None:
         raise Unavailable(f"{side.needs} is not installed")
     release(device)
     before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-    if device.type == "cuda":  # before building, since a CUDA graph allocates its memory once, at capture
+    if device.type == "cuda":  # before building: a CUDA graph allocates its memory only once, at capture
         torch.cuda.reset_peak_memory_stats(device)
     try:
         call = side.make()

@@ -1,6 +1,6 @@
-"""Peers: the shortest fair torch code for the same model, as one would write it for that model alone.
+"""Peers: the shortest fair torch code for the same model, as one would write it for only that model.
 
-Imports nothing of clew.
+This file imports nothing of clew.
 """
 
 import math
@@ -28,11 +28,11 @@ class PlainLSTM(nn.Module):
     @torch.no_grad()
     def greedy(self, tokens: Tensor, max_new: int) -> Tensor:
         logits, state = self(tokens)
-        found = [logits[:, -1].argmax(-1)]
+        generated = [logits[:, -1].argmax(-1)]
         for _ in range(max_new - 1):
-            logits, state = self(found[-1][:, None], state)
-            found.append(logits[:, -1].argmax(-1))
-        return torch.stack(found, 1)
+            logits, state = self(generated[-1][:, None], state)
+            generated.append(logits[:, -1].argmax(-1))
+        return torch.stack(generated, 1)
 
 
 class Block(nn.Module):
@@ -61,7 +61,7 @@ class Block(nn.Module):
 
 
 class MinimalGPT(nn.Module):
-    """A GPT in fifty lines on scaled_dot_product_attention, with one fused projection and a cache that grows by
+    """A GPT in fifty lines with scaled_dot_product_attention, one fused projection and a cache that grows by
     concatenation."""
 
     def __init__(self, vocabulary: int, dim: int, num_layers: int, num_heads: int, max_length: int):
@@ -89,26 +89,26 @@ class MinimalGPT(nn.Module):
         x = self.tokens(tokens) + self.positions(torch.arange(start, start + tokens.shape[1], device=tokens.device))
         cache = []
         for number, block in enumerate(self.blocks):
-            x, kept = block(x, None if past is None else past[number])
-            cache.append(kept)
+            x, keys_and_values = block(x, None if past is None else past[number])
+            cache.append(keys_and_values)
         return self.norm(x), cache
 
     @torch.no_grad()
     def greedy(self, tokens: Tensor, max_new: int) -> Tensor:
         logits, past = self(tokens)
-        found = [logits[:, -1].argmax(-1)]
+        generated = [logits[:, -1].argmax(-1)]
         for _ in range(max_new - 1):
-            logits, past = self(found[-1][:, None], past)
-            found.append(logits[:, -1].argmax(-1))
-        return torch.stack(found, 1)
+            logits, past = self(generated[-1][:, None], past)
+            generated.append(logits[:, -1].argmax(-1))
+        return torch.stack(generated, 1)
 
 
 class PlainAttentive(nn.Module):
     """A bidirectional nn.LSTM, and a decoder with attention: a loop over nn.LSTMCell with keys projected once, or
     nn.LSTM if nothing is fed back.
 
-    `kind` is before (additive, the context goes into the cell), fed or after (general, h~ = tanh(W [context; s]), fed
-    back or not).
+    `kind` is "before" (additive attention; the context is an input of the cell), or "fed" or "after" (general
+    attention, h~ = tanh(W [context; s]), which is fed back or not).
     """
 
     def __init__(self, vocabulary: int, dim: int, kind: str):

@@ -1,4 +1,4 @@
-"""Results as a view: a bar chart of all ratios, and the figures below."""
+"""Show results as a view: a bar chart of all ratios, and a table of the measurements."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ from clew.drawing.views import Bars, Table, View
 
 
 def view_of(results: Sequence[Result], machine: str) -> View:
-    named = [(f"{result.workload}, {peer}", each.value) for result in results for peer, each in result.ratios.items()]
+    ratios = [(f"{result.workload}, {peer}", each.value) for result in results for peer, each in result.ratios.items()]
     bars = Bars(
-        [name for name, _ in named],
-        [value for _, value in named],
-        "time, clew's over the peer's: below 1 is faster",
+        [name for name, _ in ratios],
+        [value for _, value in ratios],
+        "clew's time / the peer's time; below 1, clew is faster",
         low=0.0,
     )
     rows = [
@@ -20,4 +20,6 @@ def view_of(results: Sequence[Result], machine: str) -> View:
         for name, side in result.sides.items()
     ]
     table = Table(("workload", "side", "tokens/s", "ms a call", "spread, %"), rows, keys=2)
-    return View("Time beside peers", [bars, table], machine, {"results": [result.record() for result in results]})
+    return View(
+        "Time compared with peers", [bars, table], machine, {"results": [result.record() for result in results]}
+    )

@@ -1,4 +1,4 @@
-"""Profile a call: the time of GPU kernels or CPU operators by name. Knows no model."""
+"""Profile a call: the time of GPU kernels or CPU operators by name. This file knows no model."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,30 +13,30 @@ CALLS = 3
 MOST = 25
 
 
-class Spent(NamedTuple):
-    """The number of runs and the total time of a kernel in one call."""
+class KernelTime(NamedTuple):
+    """How often a kernel runs in one call, and its total time."""
 
     kernel: str
     runs: float
     seconds: float
 
 
-def profiled(call: Call, device: torch.device, wait: Callable[[], None], most: int = MOST) -> list[Spent]:
-    """The `most` slowest kernels, slowest first, and the sum of all others."""
+def profile_call(call: Call, device: torch.device, wait: Callable[[], None], most: int = MOST) -> list[KernelTime]:
+    """Return the `most` slowest kernels of a call, slowest first, and the sum of all others."""
     on_gpu = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     wait()
-    with profile(activities=activities) as seen:
+    with profile(activities=activities) as profiler:
         for _ in range(CALLS):
             call()
         wait()
-    spent = sorted(
-        (spent_of(event, on_gpu) for event in seen.key_averages() if is_kernel(event, on_gpu)),
+    times = sorted(
+        (kernel_time_of(event, on_gpu) for event in profiler.key_averages() if is_kernel(event, on_gpu)),
         key=lambda each: -each.seconds,
     )
-    others = spent[most:]
-    return spent[:most] + (
-        [Spent("others", sum(x.runs for x in others), sum(x.seconds for x in others))] if others else []
+    others = times[most:]
+    return times[:most] + (
+        [KernelTime("others", sum(x.runs for x in others), sum(x.seconds for x in others))] if others else []
     )
 
 
@@ -46,6 +46,6 @@ def is_kernel(event: Any, on_gpu: bool) -> bool:
     )
 
 
-def spent_of(event: Any, on_gpu: bool) -> Spent:
+def kernel_time_of(event: Any, on_gpu: bool) -> KernelTime:
     microseconds = event.self_device_time_total if on_gpu else event.self_cpu_time_total
-    return Spent(event.key, event.count / CALLS, microseconds / CALLS / 1e6)
+    return KernelTime(event.key, event.count / CALLS, microseconds / CALLS / 1e6)

@@ -42,7 +42,7 @@ def llama_model(sizes: dict[str, int]) -> Any:
 
 
 def marian_model(sizes: dict[str, int]) -> Any:
-    """Marian. Its last token is padding, with which decoding starts, as in published checkpoints."""
+    """Build a Marian model. Its last token is padding, with which decoding starts, as in published checkpoints."""
     transformers, padding = import_module("transformers"), sizes["vocabulary"] - 1
     half = {"layers": sizes["num_layers"], "ffn_dim": 4 * sizes["dim"], "attention_heads": sizes["num_heads"]}
     config = transformers.MarianConfig(
@@ -62,12 +62,12 @@ def marian_model(sizes: dict[str, int]) -> Any:
 
 
 def gpt2_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
-    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+    """Decode greedily with a static cache, which transformers compiles on CUDA."""
     return continuation(gpt2_model(sizes), prompt, max_new, dtype)
 
 
 def llama_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
-    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+    """Decode greedily with a static cache, which transformers compiles on CUDA."""
     return continuation(llama_model(sizes), prompt, max_new, dtype)
 
 
@@ -84,7 +84,7 @@ def marian_generate(
 
 
 def generation(model: Any, tokens: Tensor, mask: Tensor | None = None, **settings: Any) -> Call:
-    # Missing settings would come from the model's own config, which has end tokens.
+    # Missing settings would be taken from the model's own config, which has end tokens.
     model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
     settings = {**settings, "pad_token_id": model.config.pad_token_id}
     options = import_module("transformers").GenerationConfig(do_sample=False, eos_token_id=None, **settings)
@@ -92,7 +92,7 @@ def generation(model: Any, tokens: Tensor, mask: Tensor | None = None, **setting
 
     @torch.no_grad()
     def call() -> Tensor:
-        found: Tensor = model.generate(tokens, attention_mask=mask, generation_config=options)
-        return found
+        generated: Tensor = model.generate(tokens, attention_mask=mask, generation_config=options)
+        return generated
 
     return call

@@ -1,9 +1,9 @@
-"""Recorded ratios by form and workload, and the check of new measurements for regressions.
+"""Recorded ratios by form and workload. New measurements are checked against them for regressions.
 
     {"cpu-quick": {"factor": 1.5, "ratios": {"lstm-train": {"nn.LSTM": 1.02}}}}
 
 A ratio is a regression if it is more than `factor` times the recorded one. Times are never compared, since they differ
-between machines; a ratio is of two sides measured in the same rounds.
+between machines. The two sides of a ratio are measured in the same rounds.
 """
 
 import json
@@ -27,7 +27,7 @@ class Recorded(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A measured ratio and the recorded one."""
+    """A measured ratio and its recorded value."""
 
     workload: str
     peer: str
@@ -42,21 +42,22 @@ class Comparison(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.workload} takes {self.ratio:.2f} times as long as {self.peer}, and {self.recorded:.2f} is recorded;"
-            f" more than {self.factor:g} times that ({self.recorded * self.factor:.2f}) is a loss"
+            f"{self.workload} takes {self.ratio:.2f} times as long as {self.peer}; the recorded ratio is"
+            f" {self.recorded:.2f}, and more than {self.factor:g} times that ({self.recorded * self.factor:.2f}) is a"
+            " regression"
         )
 
 
 def read_recorded(path: Path, form: str) -> Recorded:
     """Read the record of a form from a file."""
-    found = read_file(path)
-    if form not in found:
-        known = ", ".join(sorted(found)) or "nothing"
+    by_form = read_file(path)
+    if form not in by_form:
+        known_forms = ", ".join(sorted(by_form)) or "nothing"
         raise UserError(
-            f"{path.name} has no ratios for {form}, only for {known}; `clew bench --record FILE` measures and writes"
-            " them"
+            f"{path.name} has no ratios for {form}, only for {known_forms}; `clew bench --record FILE` measures and"
+            " writes them"
         )
-    return found[form]
+    return by_form[form]
 
 
 def read_file(path: Path) -> dict[str, Recorded]:
@@ -75,31 +76,34 @@ def recorded_of(content: Any) -> Recorded:
     return Recorded(factor, ratios)
 
 
-def compared(result: Result, recorded: Recorded) -> list[Comparison]:
+def compare(result: Result, recorded: Recorded) -> list[Comparison]:
     """Compare measurements with every recorded ratio; those with an `excess` above 1 are regressions."""
-    known = recorded.ratios.get(result.workload, {})
-    ratios = {peer: each.value for peer, each in result.ratios.items() if peer in known}
-    return [Comparison(result.workload, peer, value, known[peer], recorded.factor) for peer, value in ratios.items()]
+    recorded_ratios = recorded.ratios.get(result.workload, {})
+    ratios = {peer: each.value for peer, each in result.ratios.items() if peer in recorded_ratios}
+    return [
+        Comparison(result.workload, peer, value, recorded_ratios[peer], recorded.factor)
+        for peer, value in ratios.items()
+    ]
 
 
-def losses(result: Result, recorded: Recorded) -> list[Comparison]:
-    return [each for each in compared(result, recorded) if each.excess > 1]
+def regressions(result: Result, recorded: Recorded) -> list[Comparison]:
+    return [each for each in compare(result, recorded) if each.excess > 1]
 
 
 def better(first: Result, second: Result, recorded: Recorded) -> Result:
-    """The measurement with the lower worst ratio of two, so that a machine that was busy once does not count as a
+    """Return the measurement whose worst ratio is lower, so that a machine that was busy once does not count as a
     regression."""
-    return min(first, second, key=lambda result: max((each.excess for each in compared(result, recorded)), default=0.0))
+    return min(first, second, key=lambda result: max((each.excess for each in compare(result, recorded)), default=0.0))
 
 
 def write_recorded(path: Path, results: Iterable[Result]) -> None:
     """Write ratios into a file, keeping those of other forms and workloads."""
-    found = read_file(path) if path.exists() else {}
+    by_form = read_file(path) if path.exists() else {}
     for result in results:
-        before = found.get(result.form, Recorded(FACTOR, {}))
+        before = by_form.get(result.form, Recorded(FACTOR, {}))
         ratios = {
             **before.ratios,
             result.workload: {peer: round(each.value, 3) for peer, each in result.ratios.items()},
         }
-        found[result.form] = Recorded(before.factor, ratios)
-    write_text(path, json.dumps({form: each._asdict() for form, each in sorted(found.items())}, indent=1) + "\n")
+        by_form[result.form] = Recorded(before.factor, ratios)
+    write_text(path, json.dumps({form: each._asdict() for form, each in sorted(by_form.items())}, indent=1) + "\n")

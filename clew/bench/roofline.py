@@ -1,5 +1,5 @@
-"""The roofline of this machine (Williams et al. 2009): measured rates of matrix products and copies, and lower bounds
-of times."""
+"""The roofline of this machine (Williams et al. 2009): the measured rates of matrix products and copies, from which
+lower bounds of times follow."""
 
 import time
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import torch
 
-from clew.bench.timing import timed, waiting
+from clew.bench.timing import synchroniser, timed
 from clew.bench.workload import Cost
 
 PRODUCT = {"cpu": 1024, "cuda": 8192}
 """The size of the square matrices."""
 COPIED = {"cpu": 2**27, "cuda": 2**30}
-"""The bytes of a copy, larger than caches."""
+"""The size of a copy in bytes, larger than any cache."""
 ROUNDS = 7
 
 
@@ -24,15 +24,15 @@ class Roofline(NamedTuple):
     """Bytes per second, reads and writes together."""
 
     def floor(self, cost: Cost) -> float:
-        """The lower bound in seconds: the longer of the times for products and for memory."""
+        """Return the lower bound in seconds: the larger of the times for products and for memory."""
         return max(cost.flops / self.flops, cost.bytes / self.bandwidth)
 
 
 def measure_roofline(
     device: torch.device, dtype: torch.dtype, clock: Callable[[], float] = time.perf_counter
 ) -> Roofline:
-    """The best of several rounds, since a roof is the highest rate that can be reached."""
-    wait, size = waiting(device), PRODUCT[device.type]
+    """Measure the best rates of several rounds: the roofline is the highest rate that can be reached."""
+    wait, size = synchroniser(device), PRODUCT[device.type]
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in "ab")
     product = torch.empty_like(a)
     source = torch.zeros(COPIED[device.type], dtype=torch.uint8, device=device)

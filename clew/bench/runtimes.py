@@ -1,8 +1,8 @@
 """Peers that are inference runtimes: CTranslate2, ONNX Runtime and llama.cpp, on a CPU, in float32 or int8.
 
-Each gets a model with random weights in its own format, made by its own converter in a temporary folder: CTranslate2
-and llama.cpp from classes of transformers, ONNX Runtime from our own export. All generate the full number of tokens.
-"""
+Each runs a model with random weights in its own format, which its own converter writes to a temporary folder:
+CTranslate2 and llama.cpp from classes of transformers, ONNX Runtime from our own export. All generate the full number
+of tokens."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,9 +32,9 @@ def folder() -> Iterator[Path]:
 
 
 def ctranslate2_generator(model: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
-    """`model` is one of transformers; `compute` is float32 or int8."""
+    """Generate with CTranslate2. `model` is a model of transformers; `compute` is "float32" or "int8"."""
     with folder() as place:
-        library, words = converted(model, place, compute)
+        library, words = convert_model(model, place, compute)
         generator = library.Generator(
             str(place / "converted"), device="cpu", compute_type=compute, **ctranslate2_threads()
         )
@@ -42,15 +42,17 @@ def ctranslate2_generator(model: Any, prompt: Tensor, max_new: int, compute: str
     lengths = {"max_length": max_new, "min_length": max_new}
 
     def call() -> list[list[int]]:
-        found = generator.generate_batch(texts, beam_size=1, sampling_topk=1, include_prompt_in_result=False, **lengths)
-        return checked([row.sequences_ids[0] for row in found], max_new)
+        results = generator.generate_batch(
+            texts, beam_size=1, sampling_topk=1, include_prompt_in_result=False, **lengths
+        )
+        return check_lengths([row.sequences_ids[0] for row in results], max_new)
 
     return call
 
 
 def ctranslate2_translator(model: Any, source: Tensor, max_new: int, beams: int, compute: str) -> Call:
     with folder() as place:
-        library, words = converted(model, place, compute)
+        library, words = convert_model(model, place, compute)
         translator = library.Translator(
             str(place / "converted"), device="cpu", compute_type=compute, **ctranslate2_threads()
         )
@@ -58,8 +60,8 @@ def ctranslate2_translator(model: Any, source: Tensor, max_new: int, beams: int,
     lengths = {"max_decoding_length": max_new, "min_decoding_length": max_new}
 
     def call() -> list[list[str]]:
-        found = translator.translate_batch(texts, beam_size=beams, **lengths)
-        return checked([row.hypotheses[0] for row in found], max_new)
+        results = translator.translate_batch(texts, beam_size=beams, **lengths)
+        return check_lengths([row.hypotheses[0] for row in results], max_new)
 
     return call
 
@@ -68,7 +70,7 @@ def ctranslate2_threads() -> dict[str, int]:
     return {"intra_threads": torch.get_num_threads(), "inter_threads": 1}
 
 
-def converted(model: Any, place: Path, compute: str) -> tuple[Any, list[str]]:
+def convert_model(model: Any, place: Path, compute: str) -> tuple[Any, list[str]]:
     """Convert a model for CTranslate2 into the folder `converted`; return the library and the words of the model's
     tokens."""
     library = import_module("ctranslate2")
@@ -91,15 +93,15 @@ def write_words(place: Path, vocabulary: int) -> list[str]:
     return words
 
 
-def checked(texts: Sequence[Any], max_new: int) -> Any:
-    """The texts of a peer, after checking that all have the full length."""
+def check_lengths(texts: Sequence[Any], max_new: int) -> Any:
+    """Return the texts of a peer after checking that all have the full length."""
     if lengths := {len(text) for text in texts} - {max_new}:
         raise RuntimeError(f"generated {min(lengths)} tokens instead of {max_new}")
     return texts
 
 
 class OnnxStepper:
-    """The programs of our own export in ONNX Runtime, called for decoding."""
+    """A stepper that runs the programs of our own export in ONNX Runtime."""
 
     def __init__(self, task: Any, compute: str, source: Tensor | None = None):
         self.vocabulary: int = task.body.vocabulary
@@ -112,27 +114,29 @@ class OnnxStepper:
         self.source = source
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        """The encoder's outputs, computed for every search; zeros without an encoder."""
+        """Run the encoder and return its outputs, once per search; zeros if there is no encoder."""
         if self.source is None:
-            wanted = [value for value in self.step.get_inputs() if value.name.startswith(STATE)]
-            return {value.name: empty(value, rows) for value in wanted}
+            state_inputs = [value for value in self.step.get_inputs() if value.name.startswith(STATE)]
+            return {value.name: empty(value, rows) for value in state_inputs}
         feeds = {"source": self.source.numpy(), "source_mask": np.ones(self.source.shape, dtype=bool)}
         names = [value.name for value in self.encoder.get_outputs()]
-        found = {**feeds, **dict(zip(names, self.encoder.run(None, feeds), strict=True))}
+        outputs = {**feeds, **dict(zip(names, self.encoder.run(None, feeds), strict=True))}
         repeats = rows // len(self.source)
-        return {name: torch.from_numpy(np.repeat(found[name], repeats, 0)) for name in self.names if name in found}
+        return {name: torch.from_numpy(np.repeat(outputs[name], repeats, 0)) for name in self.names if name in outputs}
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-        there = {"tokens": tokens, "mask": real, **state}
-        found = self.step.run(None, {name: np.ascontiguousarray(there[name].numpy()) for name in self.names})
-        named = dict(zip(self.outputs, map(torch.from_numpy, found), strict=True))
-        after = {STATE + name.removeprefix(NEXT): tensor for name, tensor in named.items() if name.startswith(NEXT)}
-        return named["log_probs"], {**state, **after}
+        inputs = {"tokens": tokens, "mask": real, **state}
+        outputs = self.step.run(None, {name: np.ascontiguousarray(inputs[name].numpy()) for name in self.names})
+        outputs_by_name = dict(zip(self.outputs, map(torch.from_numpy, outputs), strict=True))
+        after = {
+            STATE + name.removeprefix(NEXT): tensor for name, tensor in outputs_by_name.items() if name.startswith(NEXT)
+        }
+        return outputs_by_name["log_probs"], {**state, **after}
 
 
 def empty(value: Any, rows: int) -> Tensor:
-    """The initial zeros of a step's input. Its sizes are `batch` and `past`, which is 0."""
+    """Return the initial zeros of a step's input, whose sizes may be `batch` and `past` (0)."""
     shape = [side if isinstance(side, int) else rows if side == "batch" else 0 for side in value.shape]
     return torch.zeros(shape, dtype=torch.long if "int64" in value.type else torch.float32)
 
@@ -152,29 +156,29 @@ def onnx_session(program: Any, place: Path, compute: str) -> Any:
 
 
 def onnx_greedy(task: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
-    """The shortest loop around the step: arrays in, arrays out, and the most probable token."""
+    """Decode greedily with the shortest loop around the step: arrays in, arrays out, and the most probable token."""
     stepper = OnnxStepper(task, compute)
 
     def call() -> Tensor:
-        read, state, found = prompt, stepper.initial_state(len(prompt)), []
+        read, state, generated = prompt, stepper.initial_state(len(prompt)), []
         for _ in range(max_new):
             log_probs, state = stepper(read, None, state)
             read = log_probs[:, -1:].argmax(-1)
-            found.append(read)
-        return torch.cat(found, 1)
+            generated.append(read)
+        return torch.cat(generated, 1)
 
     return call
 
 
 def onnx_beam(task: Any, source: Tensor, max_new: int, beams: int, compute: str) -> Call:
-    """Our own beam search around the programs; the source's keys and values are repeated for the beams."""
+    """Run our own beam search with the programs. The keys and values of the source are repeated for the beams."""
     stepper = OnnxStepper(task, compute, source)
     start = torch.full((len(source), 1), task.start)
     return lambda: beam_search(stepper, start, beams=beams, max_new=max_new, end=None)
 
 
 def llama_cpp(model: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
-    """One text with the server of llama.cpp, called in process."""
+    """Generate one text with the server of llama.cpp, called in process."""
     library = import_module("xllamacpp")
     settings = library.CommonParams()
     settings.n_parallel, settings.n_gpu_layers, settings.warmup, settings.verbosity = 1, 0, False, 0
@@ -185,7 +189,7 @@ def llama_cpp(model: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
         settings.model.path = write_gguf(model, str(place / "model.gguf"), compute)
         server = library.Server(settings)
     [tokens] = prompt.tolist()
-    asked = {
+    request = {
         "prompt": tokens,
         "n_predict": max_new,
         "samplers": ["top_k"],
@@ -195,9 +199,9 @@ def llama_cpp(model: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
     }
 
     def call() -> str:
-        found = server.handle_completions(asked)
-        checked([range(found["timings"]["predicted_n"])], max_new)
-        text: str = found["choices"][0]["text"]
+        response = server.handle_completions(request)
+        check_lengths([range(response["timings"]["predicted_n"])], max_new)
+        text: str = response["choices"][0]["text"]
         return text
 
     return call

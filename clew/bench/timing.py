@@ -1,5 +1,5 @@
-"""Time several ways of doing the same work in turns, in one process, so that noise affects all of them alike. Knows no
-model."""
+"""Time several ways of doing the same work in turns, in one process, so that noise affects all of them equally. This
+file knows no model."""
 
 import statistics
 import time
@@ -49,7 +49,7 @@ def ratio(ours: Timing, theirs: Timing) -> Ratio:
 
 
 def quartiles(values: list[float] | tuple[float, ...]) -> tuple[float, float]:
-    """The first and third quartile with linear interpolation; for a single value, that value."""
+    """Return the first and third quartile with linear interpolation; for a single value, that value twice."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -64,8 +64,8 @@ def interleave(
     wait: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Call all of them once per round, each round starting with another one: at least `rounds` times, and until
-    `seconds` have passed.
+    """Call every function once per round, starting each round with a different one: for at least `rounds` rounds, and
+    until `seconds` have passed.
 
     `wait` returns when the device has finished its work.
     """
@@ -80,7 +80,7 @@ def interleave(
 
 
 def timed(call: Call, wait: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of one call, including its work on the device."""
+    """Return the seconds of one call, including its work on the device."""
     wait()
     began = clock()
     call()
@@ -88,6 +88,6 @@ def timed(call: Call, wait: Callable[[], None], clock: Callable[[], float] = tim
     return clock() - began
 
 
-def waiting(device: torch.device) -> Callable[[], None]:
-    """A function that waits for a device."""
+def synchroniser(device: torch.device) -> Callable[[], None]:
+    """Return a function that waits until a device has finished its work."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None

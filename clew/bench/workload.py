@@ -1,4 +1,4 @@
-"""A workload as a value: its sides, its devices, and the minimum cost of a call."""
+"""Workloads as values: their sides, devices, and the minimum cost of a call."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,27 +14,27 @@ OURS = "clew"
 
 @dataclass(frozen=True)
 class Setting:
-    """The device of a workload, and whether it runs in its quick form."""
+    """The device of a workload, and whether to run its quick form."""
 
     device: torch.device
     quick: bool = False
 
     def sizes(self, full: T, *, quick: T, cpu: T | None = None) -> T:
-        """The sizes for this setting; `cpu` if a CPU would take too long for the full ones."""
+        """Return the sizes for this setting. `cpu` replaces `full` if that would take too long on a CPU."""
         if self.quick:
             return quick
         return cpu if cpu is not None and self.device.type == "cpu" else full
 
     @property
     def form(self) -> str:
-        """Ratios are comparable within a form: cpu, cpu-quick, cuda, cuda-quick."""
+        """The form: cpu, cpu-quick, cuda or cuda-quick. Only ratios of the same form are comparable."""
         return f"{self.device.type}-quick" if self.quick else self.device.type
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way of doing the work. `make` builds it on the device and returns the function to time. A side that `needs` a
-    package is left out, with a note, if the package is not installed or fails."""
+    """One way of doing the work. `make` builds it on the device and returns the function to time. If the package that a
+    side `needs` is not installed or fails, the side is left out with a note."""
 
     name: str
     make: Callable[[], Call]
@@ -42,7 +42,8 @@ class Side:
 
 
 class Cost(NamedTuple):
-    """The minimum cost of a call: FLOPs of matrix products, and bytes of weights and caches read from memory."""
+    """The minimum cost of a call: the FLOPs of its matrix products, and the bytes of weights and caches that it reads
+    from memory."""
 
     flops: float
     bytes: float = 0.0
@@ -50,7 +51,8 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """A workload on a device: its sides, ours first; its sizes in words; and the output and cost of one call."""
+    """A workload on a device: its sides, ours first; its sizes in words; the number of tokens per call, and its
+    cost."""
 
     sides: Sequence[Side]
     sizes: str
@@ -61,7 +63,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload by `name`; `peers` are the names of the other sides that `build` may return."""
+    """A workload. `peers` are the names of the other sides that `build` may return."""
 
     name: str
     about: str
@@ -72,13 +74,13 @@ class Workload:
     warmup: int = 3
 
 
-def trained(weights: float, tokens: float, scores: float = 0.0) -> Cost:
-    """The cost of a training step: each token is multiplied with every weight once forwards and twice backwards.
-    `scores` are attention's additional multiplications in the forward pass."""
+def training_cost(weights: float, tokens: float, scores: float = 0.0) -> Cost:
+    """Return the cost of a training step: each token is multiplied with every weight once in the forward pass and twice
+    in the backward pass. `scores` is the number of additional multiplications of attention in the forward pass."""
     return Cost(6 * (weights * tokens + scores))
 
 
-def decoded(weights: float, rows: int, steps: int, dtype: torch.dtype, cached: float = 0.0) -> Cost:
-    """The cost of decoding `steps` tokens per row: every step reads all weights, and `cached` values per row; each is
-    multiplied once per row."""
+def decoding_cost(weights: float, rows: int, steps: int, dtype: torch.dtype, cached: float = 0.0) -> Cost:
+    """Return the cost of decoding `steps` tokens per row: every step reads all weights, and `cached` values per row;
+    each is multiplied once per row."""
     return Cost(2 * (weights + cached) * rows * steps, (weights + cached * rows) * steps * dtype.itemsize)

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.bench.measuring import measure
     from clew.bench.picture import view_of
-    from clew.bench.recorded import RECORDED, better, losses, read_recorded, write_recorded
+    from clew.bench.recorded import RECORDED, better, read_recorded, regressions, write_recorded
 
     if options.check and is_workload(options.check) and not Path(options.check).exists():
         options.names, options.check = [*options.names, options.check], ""  # `--check NAME`, without a FILE
@@ -78,17 +78,17 @@ def run(options: argparse.Namespace) -> int:
     )
     machine = machine_of(setting)
     say(machine)
-    results, lost = [], []
+    results, found_regressions = [], []
     for workload in fitting(names, bool(options.names), setting.device.type):
         say(f"{workload.name}: {workload.about}")
         result = measure(workload, setting, profile=options.profile)
-        if recorded is not None and losses(result, recorded):
+        if recorded is not None and regressions(result, recorded):
             say(f"{workload.name} is above the recorded ratio; measuring again")
             result = better(result, measure(workload, setting, profile=options.profile), recorded)
         results.append(result)
         show(result, machine, options.json)
         if recorded is not None:
-            lost += losses(result, recorded)
+            found_regressions += regressions(result, recorded)
             if workload.name not in recorded.ratios:
                 say(f"{workload.name}: no ratio is recorded for {setting.form}")
     if options.record is not None:
@@ -96,9 +96,9 @@ def run(options: argparse.Namespace) -> int:
         say(f"wrote the ratios to {options.record}")
     if options.plot is not None:
         say(f"wrote the plot to {view_of(results, machine).save(options.plot)}")
-    for loss in lost:
-        print(f"clew: {loss}", file=sys.stderr)
-    return 1 if lost else 0
+    for regression in found_regressions:
+        print(f"clew: {regression}", file=sys.stderr)
+    return 1 if found_regressions else 0
 
 
 def is_workload(name: str) -> bool:

@@ -6,7 +6,7 @@ import torch
 from clew.bench.measuring import clock_of, measure, threads
 from clew.bench.roofline import Roofline, measure_roofline
 from clew.bench.timing import Call, Timing
-from clew.bench.workload import Cost, Setting, Side, Work, decoded, trained
+from clew.bench.workload import Cost, Setting, Side, Work, decoding_cost, training_cost
 from tests.bench.fakes import Clock, fake_roofline, fake_workload
 
 CPU = Setting(torch.device("cpu"))
@@ -33,11 +33,11 @@ def test_the_floor_is_the_longer_of_products_and_memory() -> None:
 
 
 def test_costs_are_counted_by_hand() -> None:
-    assert trained(weights=10, tokens=3) == Cost(2 * 3 * 10 * 3)  # multiply and add, forwards and twice backwards
-    assert decoded(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(
+    assert training_cost(weights=10, tokens=3) == Cost(2 * 3 * 10 * 3)  # multiply and add, forwards and twice backwards
+    assert decoding_cost(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(
         2 * 10 * 2 * 3, 10 * 3 * 2
     )  # weights are read once a step
-    assert decoded(weights=0, rows=2, steps=3, dtype=torch.float32, cached=5) == Cost(
+    assert decoding_cost(weights=0, rows=2, steps=3, dtype=torch.float32, cached=5) == Cost(
         2 * 5 * 2 * 3, 5 * 2 * 3 * 4
     )  # caches once a row
 

@@ -1,6 +1,6 @@
 import torch
 
-from clew.bench.profiling import profiled
+from clew.bench.profiling import profile_call
 
 CPU = torch.device("cpu")
 
@@ -13,7 +13,7 @@ def test_the_longest_operator_is_first_and_runs_are_those_of_one_call():
         for _ in range(4):
             small.exp()
 
-    first, *rest = profiled(call, CPU, lambda: None)
+    first, *rest = profile_call(call, CPU, lambda: None)
     runs = {each.kernel: each.runs for each in [first, *rest]}
     assert first.kernel == "aten::mm" and runs["aten::mm"] == 1 and runs["aten::exp"] == 4
     assert [each.seconds for each in [first, *rest]] == sorted((each.seconds for each in [first, *rest]), reverse=True)
@@ -21,5 +21,5 @@ def test_the_longest_operator_is_first_and_runs_are_those_of_one_call():
 
 def test_what_is_left_out_is_added_up():
     x = torch.randn(300, 300)
-    spent = profiled(lambda: (x @ x).exp().sum(), CPU, lambda: None, most=1)
+    spent = profile_call(lambda: (x @ x).exp().sum(), CPU, lambda: None, most=1)
     assert [each.kernel for each in spent] == ["aten::mm", "others"] and spent[1].runs >= 2 and spent[1].seconds > 0

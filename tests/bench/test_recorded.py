@@ -3,27 +3,37 @@ from pathlib import Path
 
 import pytest
 
-from clew.bench.recorded import FACTOR, RECORDED, Recorded, better, losses, read_file, read_recorded, write_recorded
-from clew.bench.results import Measured, Result
+from clew.bench.recorded import (
+    FACTOR,
+    RECORDED,
+    Recorded,
+    better,
+    read_file,
+    read_recorded,
+    regressions,
+    write_recorded,
+)
+from clew.bench.results import Result, SideResult
 from clew.bench.timing import Timing
 from clew.bench.workloads import WORKLOADS
 from clew.core.errors import UserError
 
 
 def result(ratio: float, workload: str = "fake", form: str = "cpu-quick") -> Result:
-    return Result(workload, "", form, 1, {"clew": Measured(Timing((ratio,))), "peer": Measured(Timing((1.0,)))})
+    return Result(workload, "", form, 1, {"clew": SideResult(Timing((ratio,))), "peer": SideResult(Timing((1.0,)))})
 
 
-def test_a_ratio_far_above_the_recorded_one_is_a_loss_that_says_so() -> None:
+def test_a_ratio_far_above_the_recorded_one_is_a_regression() -> None:
     recorded = Recorded(1.5, {"fake": {"peer": 1.2}})
-    (loss,) = losses(result(2.0), recorded)
+    (regression,) = regressions(result(2.0), recorded)
     assert (
-        str(loss)
-        == "fake takes 2.00 times as long as peer, and 1.20 is recorded; more than 1.5 times that (1.80) is a loss"
+        str(regression)
+        == "fake takes 2.00 times as long as peer; the recorded ratio is 1.20, and more than 1.5 times that (1.80) is a"
+        " regression"
     )
-    assert losses(result(1.75), recorded) == []
-    assert losses(result(9.0, "another"), recorded) == []  # nothing is recorded of it
-    assert losses(result(9.0), Recorded(1.5, {"fake": {"another peer": 1.0}})) == []
+    assert regressions(result(1.75), recorded) == []
+    assert regressions(result(9.0, "another"), recorded) == []  # nothing is recorded of it
+    assert regressions(result(9.0), Recorded(1.5, {"fake": {"another peer": 1.0}})) == []
 
 
 def test_the_better_of_two_measurements_counts() -> None:

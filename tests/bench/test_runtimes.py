@@ -6,7 +6,7 @@ import torch
 from clew.bench.gguf_files import BYTES
 from clew.bench.published import continuation, generation, gpt2_model, llama_model, marian_model
 from clew.bench.runtimes import (
-    checked,
+    check_lengths,
     ctranslate2_generator,
     ctranslate2_translator,
     llama_cpp,
@@ -95,9 +95,9 @@ def test_onnx_runtime_searches_as_our_model_does():
 
 
 def test_a_peer_that_stops_early_is_not_timed():
-    assert checked([[1, 2], [3, 4]], 2) == [[1, 2], [3, 4]]
+    assert check_lengths([[1, 2], [3, 4]], 2) == [[1, 2], [3, 4]]
     with pytest.raises(RuntimeError, match="generated 1 tokens instead of 2"):
-        checked([[1, 2], [3]], 2)
+        check_lengths([[1, 2], [3]], 2)
 
 
 def test_every_workload_beside_runtimes_has_our_side_in_its_precision():

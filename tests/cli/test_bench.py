@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clew.bench.profiling import Spent
+from clew.bench.profiling import KernelTime
 from clew.bench.workloads import WORKLOADS
 from tests.bench.fakes import Clock, fake_workload
 from tests.cli.conftest import Clew
@@ -59,8 +59,8 @@ def test_medians_and_ratios_are_shown(clew: Clew, fakes: Clock) -> None:
 def test_a_profile_names_what_each_side_spends_its_time_on(
     clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spent = [Spent("a kernel" + "s" * 200, 2.0, 0.0015), Spent("others", 1.0, 0.0)]
-    monkeypatch.setattr("clew.bench.measuring.profiled", lambda call, device, wait: spent)
+    spent = [KernelTime("a kernel" + "s" * 200, 2.0, 0.0015), KernelTime("others", 1.0, 0.0)]
+    monkeypatch.setattr("clew.bench.measuring.profile_call", lambda call, device, wait: spent)
     shown = clew("bench", "fake-a", "--device", "cpu", "--profile").out
     assert "clew spends its time on" in shown and "plain spends its time on" in shown
     line = next(line for line in shown.splitlines() if line.startswith("a kernel"))
@@ -103,8 +103,8 @@ def test_a_check_fails_with_a_sentence_after_a_second_try(clew: Clew, fakes: Clo
     assert "fake-a is above the recorded ratio; measuring again" in found.err
     assert (
         found.err.splitlines()[-1]
-        == "clew: fake-a takes 2.00 times as long as plain, and 1.20 is recorded; more than 1.5 times that (1.80) is a"
-        " loss"
+        == "clew: fake-a takes 2.00 times as long as plain; the recorded ratio is 1.20, and more than 1.5 times that"
+        " (1.80) is a regression"
     )
     assert "fake-b takes" not in found.err
     assert clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu").status == 0
@@ -127,7 +127,7 @@ def test_what_is_recorded_passes_its_own_check(clew: Clew, fakes: Clock) -> None
 def test_the_plot_is_a_picture_with_every_name_in_it(clew: Clew, fakes: Clock) -> None:
     assert clew("bench", "fake-*", "--plot", "ratios.svg", "--device", "cpu").status == 0
     words = {text.strip() for text in ElementTree.parse("ratios.svg").getroot().itertext()}
-    assert {"fake-a, plain", "fake-b, plain", "fake-b, another", "0.75", "Time beside peers"} <= words
+    assert {"fake-a, plain", "fake-b, plain", "fake-b, another", "0.75", "Time compared with peers"} <= words
 
 
 def test_a_quick_workload_really_runs(clew: Clew) -> None:

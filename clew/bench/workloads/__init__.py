@@ -1,4 +1,4 @@
-"""The workloads: one file each, or one for workloads that differ only in sizes."""
+"""The workloads: one file for each, or for several that differ only in sizes."""
 
 from clew.bench.workload import Workload
 from clew.bench.workloads.cells import CELLS_TRAIN

@@ -1,4 +1,4 @@
-"""Cells for which no library has a fused kernel, forwards and backwards, against torch.nn.LSTM."""
+"""Forward and backward passes of cells for which no library has a fused kernel, compared with torch.nn.LSTM."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.bench.timing import Call
-from clew.bench.workload import OURS, Setting, Side, Work, Workload, trained
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, training_cost
 from clew.layers.cells import CELLS, Cell
 from clew.layers.recurrent import Recurrent
 
@@ -14,7 +14,7 @@ PEER = "nn.LSTM"
 
 
 class Leaky(Cell):
-    """h' = (1 - a) * h + a * tanh(W x + U h), the user's cell of CONTRIBUTING.md."""
+    """h' = (1 - a) * h + a * tanh(W x + U h), the cell that CONTRIBUTING.md adds as an example."""
 
     def __init__(self, input_dim: int, dim: int):
         super().__init__(input_dim, dim)
@@ -50,7 +50,7 @@ def cell_workload(name: str, about: str, cell: Callable[[int, int], Cell], num_g
             Side(PEER, lambda: both_ways(nn.LSTM(dim, dim, batch_first=True))),
         ]
         return Work(
-            sides, f"{batch} x {length} x {dim}", batch * length, trained(2 * num_gates * dim**2, batch * length)
+            sides, f"{batch} x {length} x {dim}", batch * length, training_cost(2 * num_gates * dim**2, batch * length)
         )
 
     return Workload(name, about, build, (PEER,), rounds=9)
@@ -60,5 +60,5 @@ CELLS_TRAIN = [
     cell_workload("peephole-train", "a peephole LSTM forwards and backwards", CELLS["peephole_lstm"], 4),
     cell_workload("layernorm-train", "an LSTM with layer norms forwards and backwards", CELLS["layernorm_lstm"], 4),
     cell_workload("coupled-train", "an LSTM of three gates forwards and backwards", CELLS["coupled_lstm"], 3),
-    cell_workload("leaky-train", "a cell of one's own forwards and backwards", Leaky, 1),
+    cell_workload("leaky-train", "a user-defined cell forwards and backwards", Leaky, 1),
 ]

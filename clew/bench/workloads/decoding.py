@@ -1,5 +1,5 @@
-"""The common part of workloads for greedy decoding in bfloat16 with a model of given sizes against its peers. CUDA
-only."""
+"""The common part of workloads that decode greedily in bfloat16 with a model of given sizes, compared with its peers.
+CUDA only."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ DTYPE = torch.bfloat16
 
 
 class DecodingSizes(Protocol):
-    """The sizes of a language model: as text, as a model of ours, and the cost of decoding with it."""
+    """The sizes of a language model: their text, our model with these sizes, and the cost of decoding with it."""
 
     @property
     def vocabulary(self) -> int: ...
@@ -39,8 +39,8 @@ class Peer(NamedTuple):
 
 
 def decode_workload(name: str, model: str, batch: int, full: Sizes, quick: Sizes, peers: tuple[Peer, ...]) -> Workload:
-    """128 tokens after a prompt of 128 in each of `batch` rows; `name` is the name without the batch, `model` the model
-    in words."""
+    """Build a workload that decodes 128 tokens after a prompt of 128 in each of `batch` rows. `name` is the workload's
+    name without the batch size, `model` describes the model."""
 
     def build(setting: Setting) -> Work:
         sizes, length, new = setting.sizes((full, 128, 128), quick=(quick, 16, 24))

@@ -1,4 +1,5 @@
-"""Greedy decoding with a model of GPT-2's sizes (124M, random weights) against a captured step and transformers."""
+"""Greedy decoding with a model of GPT-2's sizes (124M, random weights), compared with a captured step and
+transformers."""
 
 from torch import Tensor
 

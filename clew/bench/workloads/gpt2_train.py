@@ -1,7 +1,7 @@
-"""A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, against a minimal GPT. CUDA
-only.
+"""A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, compared with a minimal GPT.
+CUDA only.
 
-Ours also runs in a second way, without capturing passes as CUDA graphs.
+Ours is also timed without capturing passes as CUDA graphs.
 """
 
 from functools import partial
@@ -52,8 +52,8 @@ def build(setting: Setting) -> Work:
 
         def loss() -> Tensor:
             with autocast():
-                found: Tensor = compiled(tokens, targets)
-            return found
+                value: Tensor = compiled(tokens, targets)
+            return value
 
         return train_step(optimiser_of(peer), loss)
 

@@ -1,4 +1,4 @@
-"""Greedy decoding with a character GPT against a hand-written loop with a growing cache."""
+"""Greedy decoding with a character GPT, compared with a hand-written loop with a growing cache."""
 
 import torch
 

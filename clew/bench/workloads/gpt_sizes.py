@@ -1,11 +1,11 @@
-"""The sizes of a GPT: the two models with these sizes, and the cost of a call."""
+"""The sizes of a GPT: our model and the peer with these sizes, and the cost of a call."""
 
 from typing import NamedTuple
 
 import torch
 
 from clew.bench.peers import MinimalGPT
-from clew.bench.workload import Cost, decoded, trained
+from clew.bench.workload import Cost, decoding_cost, training_cost
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
@@ -23,7 +23,7 @@ class GPTSizes(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """The number of weights in matrices that a token is multiplied with, including the output layer's."""
+        """The number of weights in the matrices that each token is multiplied with, including the output layer."""
         return 12 * self.num_layers * self.dim**2 + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype = torch.float32) -> LanguageModel:
@@ -37,13 +37,15 @@ class GPTSizes(NamedTuple):
         return MinimalGPT(*self).to(device, dtype)
 
     def training_cost(self, batch: int, length: int) -> Cost:
-        """The cost of a training step; on average a query attends to half of the positions."""
-        return trained(self.weights, batch * length, self.num_layers * self.dim * length * batch * length)
+        """Return the cost of a training step; on average a query attends to half of the positions."""
+        return training_cost(self.weights, batch * length, self.num_layers * self.dim * length * batch * length)
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at
-        once."""
-        return decoded(self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2))
+        """Return the cost of decoding: every step reads the keys and values of earlier positions, and the prompt is
+        read in one call."""
+        return decoding_cost(
+            self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2)
+        )
 
 
 CHARACTERS = GPTSizes(vocabulary=65, dim=384, num_layers=6, num_heads=6, max_length=256)

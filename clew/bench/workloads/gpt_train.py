@@ -1,4 +1,4 @@
-"""A training step of a character GPT in clew's loop against a minimal GPT, eager."""
+"""An eager training step of a character GPT in clew's loop, compared with a minimal GPT."""
 
 import torch
 import torch.nn.functional as F

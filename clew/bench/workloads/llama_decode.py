@@ -1,4 +1,4 @@
-"""Greedy decoding with a Llama of GPT-2's depth and width (134M, random weights) against transformers."""
+"""Greedy decoding with a Llama of GPT-2's depth and width (134M, random weights), compared with transformers."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clew.bench.published import llama_generate
 from clew.bench.timing import Call
-from clew.bench.workload import Cost, decoded
+from clew.bench.workload import Cost, decoding_cost
 from clew.bench.workloads.decoding import DTYPE, Peer, decode_workload
 from clew.models.llama import LlamaConfig, build_llama
 from clew.sources.tokens import Tokens
@@ -27,7 +27,7 @@ class LlamaSizes(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """The number of weights in matrices that a token is multiplied with, including the output layer's."""
+        """The number of weights in the matrices that each token is multiplied with, including the output layer."""
         return self.num_layers * (4 * self.dim**2 + 3 * self.dim * self.hidden_dim) + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype) -> LanguageModel:
@@ -38,9 +38,11 @@ class LlamaSizes(NamedTuple):
         return LanguageModel(body, None, LanguageModelConfig(bias=False)).to(device, dtype)  # type: ignore[arg-type]
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at
-        once."""
-        return decoded(self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2))
+        """Return the cost of decoding: every step reads the keys and values of earlier positions, and the prompt is
+        read in one call."""
+        return decoding_cost(
+            self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2)
+        )
 
 
 def published(sizes: LlamaSizes, prompt: Tensor, max_new: int) -> Call:

@@ -1,10 +1,10 @@
-"""Greedy decoding with an LSTM against a loop over torch.nn.LSTM, in bfloat16 on CUDA."""
+"""Greedy decoding with an LSTM, compared with a loop over torch.nn.LSTM, in bfloat16 on CUDA."""
 
 import torch
 
 from clew.bench.peers import PlainLSTM
 from clew.bench.timing import Call
-from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoded
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoding_cost
 from clew.bench.workloads.steps import decode_greedily
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.sources.tokens import Tokens
@@ -16,7 +16,7 @@ PEER, PROMPT = "nn.LSTM loop", 16
 def lstm_decode(
     name: str, batch: int, full: tuple[int, int, int, int], cpu: tuple[int, int, int, int] | None = None
 ) -> Workload:
-    """Sizes are (vocabulary, layers, dim, tokens)."""
+    """Build a workload. Sizes are (vocabulary, layers, dim, tokens)."""
 
     def build(setting: Setting) -> Work:
         vocabulary, layers, dim, new = setting.sizes(
@@ -34,7 +34,7 @@ def lstm_decode(
             return lambda: peer.greedy(prompt, new)
 
         sides = [Side(OURS, ours), Side(PEER, theirs)]
-        cost = decoded(8 * layers * dim**2 + vocabulary * dim, batch, new, dtype)
+        cost = decoding_cost(8 * layers * dim**2 + vocabulary * dim, batch, new, dtype)
         return Work(
             sides, f"{layers} x {dim}, batch {batch}, {new} tokens, vocabulary {vocabulary:,}", batch * new, cost, dtype
         )

@@ -1,5 +1,5 @@
-"""A training step of a word-level LSTM language model with a carried state (Zaremba's medium model) against
-torch.nn.LSTM."""
+"""A training step of a word-level LSTM language model with a carried state (the medium model of Zaremba et al. 2014),
+compared with torch.nn.LSTM."""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clew.bench.peers import PlainLSTM
 from clew.bench.timing import Call
-from clew.bench.workload import OURS, Setting, Side, Work, Workload, trained
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, training_cost
 from clew.bench.workloads.steps import loop_step, train_step
 from clew.data.plans import TokenBatch
 from clew.models.recurrent import RecurrentConfig, build_recurrent
@@ -41,7 +41,7 @@ def build(setting: Setting) -> Work:
         return train_step(torch.optim.SGD(peer.parameters(), lr=0.1), loss, clip=0.25)
 
     sizes = f"{layers} x {dim}, {batch} x {length} tokens, vocabulary {vocabulary:,}"
-    cost = trained(8 * layers * dim**2 + vocabulary * dim, batch * length)
+    cost = training_cost(8 * layers * dim**2 + vocabulary * dim, batch * length)
     return Work([Side(OURS, ours), Side(PEER, theirs)], sizes, batch * length, cost)
 
 

@@ -1,5 +1,5 @@
-"""Greedy decoding with alternating LSTM and attention layers (random weights) against the same model without capturing
-its step."""
+"""Greedy decoding with alternating LSTM and attention layers (random weights), compared with the same model without a
+captured step."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clew.bench.timing import Call
-from clew.bench.workload import Cost, decoded
+from clew.bench.workload import Cost, decoding_cost
 from clew.bench.workloads.decoding import DTYPE, Peer, decode_workload
 from clew.bench.workloads.steps import decode_eagerly
 from clew.models.mixed import MixedConfig, build_mixed
@@ -28,7 +28,7 @@ class MixedSizes(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """The number of weights in matrices that a token is multiplied with, including the output layer's."""
+        """The number of weights in the matrices that each token is multiplied with, including the output layer."""
         return self.num_layers // 2 * (8 + 4) * self.dim**2 + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype) -> LanguageModel:
@@ -37,9 +37,9 @@ class MixedSizes(NamedTuple):
         return LanguageModel(build_mixed(config, Tokens(self.vocabulary)), None).to(device, dtype)  # type: ignore[arg-type]
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at
-        once."""
-        return decoded(self.weights, batch, new, dtype, cached=self.num_layers * self.dim * (prompt + new / 2))
+        """Return the cost of decoding: every step reads the keys and values of earlier positions, and the prompt is
+        read in one call."""
+        return decoding_cost(self.weights, batch, new, dtype, cached=self.num_layers * self.dim * (prompt + new / 2))
 
 
 def not_captured(sizes: MixedSizes, prompt: Tensor, max_new: int) -> Call:
@@ -50,6 +50,6 @@ FULL = MixedSizes(vocabulary=10_000, dim=768, num_layers=12, num_heads=12)
 QUICK = MixedSizes(vocabulary=65, dim=128, num_layers=4, num_heads=4)
 PEERS = (Peer("clew, not captured", not_captured),)
 MIXED_DECODE = [
-    decode_workload("mixed-decode", "LSTMs and attention in turns, 12 x 768", batch, FULL, QUICK, PEERS)
+    decode_workload("mixed-decode", "alternating LSTMs and attention, 12 x 768", batch, FULL, QUICK, PEERS)
     for batch in (1, 32)
 ]

@@ -1,4 +1,5 @@
-"""Decoding on a CPU against inference runtimes: CTranslate2, ONNX Runtime and llama.cpp, in float32 and in int8."""
+"""Decoding on a CPU, compared with inference runtimes: CTranslate2, ONNX Runtime and llama.cpp, in float32 and in
+int8."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,7 +11,7 @@ from torch import Tensor
 from clew.bench.published import continuation, generation, gpt2_model, llama_model, marian_model
 from clew.bench.runtimes import ctranslate2_generator, ctranslate2_translator, llama_cpp, onnx_beam, onnx_greedy
 from clew.bench.timing import Call
-from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoded
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoding_cost
 from clew.bench.workloads import transformer_beam
 from clew.bench.workloads.gpt_sizes import GPT2, GPTSizes
 from clew.bench.workloads.llama_decode import LlamaSizes
@@ -20,7 +21,7 @@ from clew.layers.precision import quantise
 
 FLOAT = f"{OURS}, float32"
 RUNTIMES = {"CTranslate2": "ctranslate2", "ONNX Runtime": "onnxruntime", "llama.cpp": "xllamacpp"}
-"""Peers, each with the package that it needs."""
+"""The peers, each with the package that it needs."""
 CPU = torch.device("cpu")
 GPT, SMALL_GPT = GPTSizes(512, 384, 6, 6, 256), GPTSizes(512, 128, 2, 2, 64)
 LLAMA, SMALL_LLAMA = LlamaSizes(512, 384, 8, 6, 1024, 256), LlamaSizes(512, 128, 2, 2, 352, 64)
@@ -30,8 +31,8 @@ PROMPT = 16
 def peers(
     compute: str, calls: dict[str, Callable[[], Call]], theirs: Callable[[], Call], ours: Callable[[], Call]
 ) -> list[Side]:
-    """The runtimes, and before them in float32 transformers, which has no int8 of its own, or in int8 our own
-    float32."""
+    """Return the sides of the peers. The first is transformers in float32; it has no int8 of its own, so in int8 the
+    first is our own model in float32."""
     runtimes = [Side(name, call, needs=RUNTIMES[name]) for name, call in calls.items()]
     return (
         [Side("transformers", theirs, needs="transformers"), *runtimes]
@@ -40,10 +41,10 @@ def peers(
     )
 
 
-def generating(
+def generation_workload(
     name: str, about: str, full: Any, quick: Any, model: Callable[[dict[str, int]], Any], compute: str, new: int
 ) -> Workload:
-    """A workload for greedy decoding of one text with a model of these sizes."""
+    """Build a workload for greedy decoding of one text with a model of these sizes."""
 
     def build(setting: Setting) -> Work:
         sizes, written = setting.sizes((full, new), quick=(quick, 24))
@@ -73,8 +74,8 @@ def generating(
     return workload(name, about, build, compute, RUNTIMES)
 
 
-def translating(compute: str) -> Workload:
-    """A workload for beam search of one sentence with the base Transformer."""
+def translation_workload(compute: str) -> Workload:
+    """Build a workload for beam search of one sentence with the base Transformer."""
 
     def build(setting: Setting) -> Work:
         sizes, length, new = setting.sizes((transformer_beam.FULL, 16, 32), quick=(transformer_beam.QUICK, 10, 10))
@@ -96,7 +97,7 @@ def translating(compute: str) -> Workload:
         sides = [Side(OURS, partial(ours, compute)), *peers(compute, calls, theirs, partial(ours, "float32"))]
         layers, dim = sizes["num_layers"], sizes["dim"]
         weights = layers * 14 * dim**2 + sizes["vocabulary"] * dim
-        cost = decoded(
+        cost = decoding_cost(
             weights, BEAMS, new, torch.int8 if compute == "int8" else torch.float32, cached=layers * dim * new
         )
         shape = f"{layers} + {layers} layers of {dim}, {compute}"
@@ -110,18 +111,24 @@ def translating(compute: str) -> Workload:
 def workload(name: str, about: str, build: Callable[[Setting], Work], compute: str, runtimes: Any) -> Workload:
     first = "transformers" if compute == "float32" else FLOAT
     name = name if compute == "float32" else f"{name}-{compute}"
-    return Workload(name, f"{about} beside runtimes, {compute}", build, (first, *runtimes), devices=("cpu",), rounds=9)
+    return Workload(
+        name, f"{about} compared with runtimes, {compute}", build, (first, *runtimes), devices=("cpu",), rounds=9
+    )
 
 
 RUNTIME_WORKLOADS = [
     each
     for compute in ("float32", "int8")
     for each in (
-        generating("gpt-runtimes", "greedy decoding with a GPT, 6 x 384,", GPT, SMALL_GPT, gpt2_model, compute, 128),
-        generating("gpt2-runtimes", "greedy decoding with GPT-2's sizes", GPT2, SMALL_GPT, gpt2_model, compute, 32),
-        generating(
+        generation_workload(
+            "gpt-runtimes", "greedy decoding with a GPT, 6 x 384,", GPT, SMALL_GPT, gpt2_model, compute, 128
+        ),
+        generation_workload(
+            "gpt2-runtimes", "greedy decoding with GPT-2's sizes", GPT2, SMALL_GPT, gpt2_model, compute, 32
+        ),
+        generation_workload(
             "llama-runtimes", "greedy decoding with a Llama, 8 x 384,", LLAMA, SMALL_LLAMA, llama_model, compute, 128
         ),
-        translating(compute),
+        translation_workload(compute),
     )
 ]

@@ -1,5 +1,5 @@
-"""A training step of encoder-decoders against plain torch: three with attention over a bidirectional LSTM, and the
-Transformer."""
+"""A training step of encoder-decoders, compared with plain torch: three with attention over a bidirectional LSTM, and
+the Transformer."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clew.bench.peers import PlainAttentive, PlainTransformer
 from clew.bench.timing import Call
-from clew.bench.workload import OURS, Setting, Side, Work, Workload, trained
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, training_cost
 from clew.bench.workloads.steps import loop_step, train_step
 from clew.core.types import Term
 from clew.models import MODELS
@@ -55,8 +55,8 @@ def seq2seq_train(
     plain: Callable[[int, int], nn.Module],
     weights: Callable[[int, int], float],
 ) -> Workload:
-    """`plain` builds the peer for a vocabulary and a width; `weights` is the number of weights that a source token and
-    a target token are multiplied with."""
+    """Build a workload. `plain` builds the peer for a vocabulary and a width; `weights` returns the number of weights
+    that a source token and a target token are multiplied with."""
 
     def build(setting: Setting) -> Work:
         vocabulary, dim, batch, length = setting.sizes((8_000, 256, 32, 25), quick=(300, 64, 8, 20))
@@ -81,7 +81,7 @@ def seq2seq_train(
 
         sides = [Side(OURS, ours), Side(peer, theirs)]
         sizes = f"width {dim}, {batch} x {length} tokens, vocabulary {vocabulary:,}"
-        return Work(sides, sizes, batch * length, trained(weights(vocabulary, dim), batch * length))
+        return Work(sides, sizes, batch * length, training_cost(weights(vocabulary, dim), batch * length))
 
     return Workload(name, about, build, (peer,))
 

@@ -1,4 +1,4 @@
-"""Calls shared by workloads: a hand-written training step, a step of clew's own loop, and greedy decoding."""
+"""Calls that workloads share: a hand-written training step, a step of clew's training loop, and greedy decoding."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -26,9 +26,9 @@ def train_step(optimiser: torch.optim.Optimizer, loss: Callable[[], Tensor], cli
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
 
     def call() -> None:
-        found = loss()
+        value = loss()
         optimiser.zero_grad()
-        found.backward()
+        value.backward()
         if clip is not None:
             torch.nn.utils.clip_grad_norm_(parameters, clip)
         optimiser.step()
@@ -47,8 +47,8 @@ def loop_step(
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
     capture: bool = True,
 ) -> Call:
-    """A step of clew's training loop on a batch in host memory, including the copy to the device and the gradient's
-    norm."""
+    """Return a step of clew's training loop on a batch in host memory, including the copy to the device and the
+    gradient's norm."""
     device = next(task.parameters()).device
     batches = Loader(Batches(lambda epoch: MANY, lambda epoch, number: batch), 0, pin=device.type == "cuda")
     steps = train(
@@ -68,7 +68,7 @@ def decode_greedily(task: LanguageModel, prompt: Tensor, max_new: int) -> Call:
 
 
 class WithoutSignature:
-    """A stepper without a signature, so that every step runs eagerly (see `decoding.engine`)."""
+    """A stepper without a signature, so every step runs eagerly (see `decoding.engine`)."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = stepper

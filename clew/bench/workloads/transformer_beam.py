@@ -1,5 +1,5 @@
-"""Beam search with the base Transformer against transformers' Marian of the same sizes: width 5, the same length for
-every sentence."""
+"""Beam search with the base Transformer, compared with transformers' Marian of the same sizes: five beams, and the same
+length for every sentence."""
 
 import tokenizers
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clew.bench.published import marian_generate
 from clew.bench.timing import Call
-from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoded
+from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoding_cost
 from clew.decoding.beam import beam_search
 from clew.models.transformer import TransformerConfig, build_transformer
 from clew.sources.tokens import Tokens
@@ -58,7 +58,7 @@ def build(setting: Setting) -> Work:
         Side(PEER, lambda: marian_generate(sizes, source, mask, new, BEAMS, dtype), needs="transformers"),
     ]
     rows, weights = batch * BEAMS, layers * 14 * dim**2 + vocabulary * dim
-    cost = decoded(weights, rows, new, dtype, cached=2 * layers * dim * new / 2)
+    cost = decoding_cost(weights, rows, new, dtype, cached=2 * layers * dim * new / 2)
     shape = f"{layers} + {layers} layers of {dim}"
     return Work(sides, f"{shape}, beam {BEAMS}, batch {batch}, {new} tokens after {length}", batch * new, cost, dtype)
 
