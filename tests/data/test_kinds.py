@@ -220,6 +220,14 @@ def test_what_cannot_be_read_is_refused(data: dict[str, Any], message: str) -> N
         read(**data)
 
 
+def test_a_part_whose_labels_are_all_left_out_is_refused() -> None:
+    write("train.csv", "text,label\na,good\nb,bad\n")
+    write("valid.csv", "text,label\na,none\n")
+    data = LabelledData(train="train.csv", valid="valid.csv", label_map={"none": None})
+    with pytest.raises(UserError, match="the valid part has no examples; skipped 1 x"):
+        labelled.LABELLED.read(data, 1)
+
+
 def test_a_file_is_split_by_its_labels_where_these_come_again() -> None:
     write(
         "classes.csv", "text,label\n" + "".join(f"text {n},{'rare' if n % 10 == 0 else 'common'}\n" for n in range(40))

@@ -103,7 +103,11 @@ def test_what_stands_around_a_text_is_never_occluded():
     ("name", "options", "sentence"),
     [
         ("elmo", {}, "has no single score to explain"),
-        ("gpt", {"place": 2}, "place selects a tagged word"),
+        (
+            "gpt",
+            {"place": 2},
+            "place selects a tagged word, a generated token or a mask, and this model has none of these; leave it out",
+        ),
         ("gpt", {"target": "a"}, "writes no target; leave target= out"),
         ("classifier", {"second": "a"}, "reads one text; leave second= out"),
         ("gpt", {"of": "the walls"}, "of='the walls' must be one token that the model knows; it is 9 tokens"),

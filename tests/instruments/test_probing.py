@@ -18,6 +18,7 @@ from clew.runs.loaded import Run
 from clew.sources.words import WordReader
 from clew.tasks.uses.level_vectors import encode_parts, sentence_vectors, word_vectors
 from clew.text.train import TOKENIZERS
+from tests.instruments.small_runs import small_run
 
 SENTENCES = [["the", "ball", "of", "thread"], ["she"], ["naïve", "walls", "were", "tall", "and", "all", "the", "same"]]
 
@@ -157,6 +158,15 @@ def test_a_sentence_that_is_too_long_is_read_in_parts_and_a_word_cut() -> None:
     torch.testing.assert_close(found[5:6], word_vectors(body, reader, [["x" * 24]])[-1])
     with pytest.raises(UserError, match="the model has too few positions to read 'a'"):
         encode_parts(reader, [["a"]], 0)
+
+
+def test_a_module_has_no_untrained_self_to_compare_with() -> None:
+    task = small_run("gpt").task
+    with pytest.raises(
+        UserError,
+        match="LanguageModel is a module, and only a run can be rebuilt as it was before training; leave control out",
+    ):
+        probe_run(task, ["ewt-sample"], limit=4, control=True)
 
 
 def test_a_corpus_is_words_with_tags_or_sentences_with_labels() -> None:

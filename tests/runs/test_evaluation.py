@@ -108,6 +108,13 @@ def test_a_text_is_scored_as_its_file_is(runs: dict[str, Run]) -> None:
         run.evaluate("text.txt")
 
 
+def test_two_texts_at_a_time_are_refused(runs: dict[str, Run]) -> None:
+    for name in ("a.txt", "b.txt"):
+        Path(name).write_text("the thread was red and long.\n", encoding="utf-8")
+    with pytest.raises(UserError, match="a language model is evaluated on one text at a time, not on 2; give one file"):
+        runs["text"].evaluate([Path("a.txt"), Path("b.txt")])
+
+
 def test_a_language_model_chooses_labels(runs: dict[str, Run]) -> None:
     evaluation = runs["text"].evaluate(ROWS[:6], choices={"pos": "good", "neg": "bad"})
     assert {"accuracy", "macro_f1"} <= evaluation.measures.keys() and len(evaluation.scores) == 6

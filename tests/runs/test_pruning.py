@@ -7,6 +7,8 @@ import torch
 
 from clew.core.errors import UserError
 from clew.inspection.heads import head_names, heads_off
+from clew.layers.attention import Attention
+from clew.layers.scores import ScaledDot
 from clew.runs.loaded import load_run
 from clew.runs.pruning import kept_heads, prune_run
 from tests.runs.pretrained import save_pretrained
@@ -70,6 +72,13 @@ def test_what_cannot_be_pruned_is_refused(runs, tmp_path: Path):
         prune_run(runs["gpt"], [], tmp_path / "a")
     with pytest.raises(UserError, match="is a run already"):
         prune_run(runs["gpt"], ["1.1"], runs["bert"].folder)
+
+
+def test_attention_of_one_head_stays(runs, tmp_path: Path):
+    run = load_run(runs["mixed"].folder, device="cpu")
+    run.task.body.extra = Attention(ScaledDot(8, 8))
+    with pytest.raises(UserError, match="layer 2 has only one head, which cannot be pruned; leave it out"):
+        prune_run(run, ["2.1"], tmp_path / "a")
 
 
 def test_transformers_has_no_place_for_layers_of_unlike_size(runs, tmp_path: Path):

@@ -210,7 +210,9 @@ def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) ->
         MaskedExamples(one, task, 20)
     assert MaskedExamples(one, task, 20, to_train=False).spans(1, 0).seconds is None
     characters = train_character(LINES)
-    with pytest.raises(UserError, match="set text.tokenizer=wordpiece"):
+    with pytest.raises(
+        UserError, match=r"has no \[MASK\] token, which masked language modelling needs; set text.tokenizer=wordpiece"
+    ):
         MaskedLanguageModel(IdentityBody(characters.vocabulary, 4), characters)
     with pytest.raises(
         UserError, match=r"task: masked \(0.8\) and replaced \(0.3\) must not add up to more than 1; lower one of them"

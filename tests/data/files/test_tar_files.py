@@ -82,6 +82,14 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_member_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.data.files.tar_files.LARGEST_WHOLE", 1000)
+    path = archive(tmp_path / "a.tar", a=bytes(2000))
+    assert refusal(lambda: read_member(path, "a")) == (
+        f"{path}/a has 2,000 bytes, and at most 1,000 are read; check that the archive is whole and the right one"
+    )
+
+
 def test_an_archive_that_changes_is_looked_at_again(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", a=b"one")
     assert find_member(path, "b") is None

@@ -10,7 +10,7 @@ from clew.data.examples import Answer, Question
 from clew.data.notes import Notes
 from clew.data.readers import read_questions
 from clew.data.synthetic.questions import synthetic_questions
-from clew.data.uses import find_use
+from clew.data.uses import guess_use
 from tests.data.written import write
 
 PASSAGE = "Äda lives in Rome.\nBo likes tea."
@@ -43,7 +43,7 @@ def test_both_versions_are_read_with_their_ids_and_places(tmp_path: Path) -> Non
     assert all(PASSAGE[answer.start :].startswith(answer.text) for example in found for answer in example.answers)
     description = describe(path)
     assert (description.format, description.num_records) == ("squad", 3)
-    use = find_use(description)
+    use = guess_use(description)
     assert use is not None and use.recipe == "answer"
 
 
@@ -82,7 +82,7 @@ def test_a_faulty_question_is_named_or_left_out(
         ('{"data": {}}', "the file has the fields data, but no list 'data'"),
         ('{"data": [{"paragraph": 1}]}', "an article has the fields paragraph, but no list 'paragraphs'"),
         ('{"data": [{"paragraphs": [3]}]}', "a paragraph is a number, not an object with the list 'qas'"),
-        ('{"data": [{"paragraphs": [{"qas": [1]}]}]}', "a question is a number, not an object"),
+        ('{"data": [{"paragraphs": [{"qas": [1]}]}]}', "a question is a number, not an object; the shape is {"),
         ('{"data": [', "this is not JSON"),
         ('{"data": []}', "there is no record in it"),
     ],

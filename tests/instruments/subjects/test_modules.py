@@ -29,6 +29,13 @@ IDS = torch.tensor([[3, 1, 4, 1, 5]])
 WORDS = ["<pad>", "the", "walls", "were", "tall", "thread"]
 
 
+class Spelling:
+    """Encodes a text as itself, not as ids."""
+
+    def encode(self, text: str) -> str:
+        return text
+
+
 class Tokenizer:
     """Knows a few words."""
 
@@ -393,7 +400,7 @@ class Counts(nn.Module):
             "encoder",
             "attention",
             {"inputs": vectors(), "heads": "cross"},
-            "TransformerEncoder has no cross attention here; it",
+            "TransformerEncoder has no cross attention here; it has self",
         ),
         (
             "encoder",
@@ -443,6 +450,12 @@ class Counts(nn.Module):
             "levels",
             {"text": "the", "target": "a", "tokenizer": Tokenizer()},
             "Embedding reads one text and writes none",
+        ),
+        (
+            "table",
+            "levels",
+            {"text": "the", "tokenizer": Spelling()},
+            r"tokenizer.encode\(text\) must return a list of ids, and this one returned 'the'",
         ),
         (
             "counts",

@@ -102,6 +102,16 @@ def test_layers_of_two_models_are_compared_word_by_word(runs):
         look([runs["bert"], runs["gpt"], runs["elmo"]], "cka", {"sentences": 20})
 
 
+def test_a_corpus_of_one_sentence_is_refused(runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path, "the red fox\nowl\nowl\nowl\n", "text.txt")
+    with pytest.raises(
+        UserError,
+        match="corpus=own has . sentences of two words or more, and two are needed; name another corpus",
+    ):
+        look(runs["gpt"], "cka", {"corpus": "own"})
+
+
 def test_heads_are_compared_by_what_they_look_at(runs):
     view = look(runs["gpt"], "heads", {"text": "the red fox is good"})
     facts = view.facts["self-attention"]
