@@ -1,5 +1,5 @@
-"""Import of published checkpoints, and export of runs to other runtimes. An exporter writes all its files into an
-existing empty folder."""
+"""Import published checkpoints, and export runs to other runtimes. An exporter writes its files into an existing empty
+folder."""
 
 from collections.abc import Callable
 from pathlib import Path

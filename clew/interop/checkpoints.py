@@ -20,12 +20,12 @@ READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] =
     (is_llama2c, read_llama2c),
     (is_elmo, read_elmo),
 )
-"""Pairs of a detector and a reader of a checkpoint format. The first detector that accepts a path wins."""
+"""A detector and a reader for each checkpoint format. The first detector that accepts a path wins."""
 
 
 def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = False) -> Written:
-    """Write a checkpoint as a run directory: `out`, by default runs/NAME. `pairs` says that its classifier reads two
-    texts together, which no checkpoint format records."""
+    """Write a checkpoint as a run directory `out`, by default runs/NAME. Set `pairs` if its classifier reads two texts
+    together, which no checkpoint format records."""
     if not path.exists():
         raise UserError(f"no such file or folder: {path}; give a checkpoint's folder, or a llama2.c file")
     if path.is_dir() and ((path / ORIGIN).is_file() or (is_run(path) and (path / "vocabulary").is_dir())):
@@ -56,7 +56,7 @@ def first_bytes(path: Path) -> bytes:
 
 
 def name_of(path: Path) -> str:
-    """The last part of a path that names the model, which `snapshots/HASH` of a hub cache does not."""
+    """Return the last part of a path that names the model, skipping the `snapshots/HASH` of a hub cache."""
     path = path.resolve()
     if path.parent.name == "snapshots":
         path = path.parent.parent

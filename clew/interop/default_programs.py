@@ -1,4 +1,4 @@
-"""Programs of a task that defines none itself: its logits, and the levels of its body."""
+"""Default programs of a task that defines none: its logits, and the levels of its body."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.interop.readers import Example, as_given
+from clew.interop.readers import Example, traced_text
 from clew.interop.signatures import SIZES
 from clew.layers.context import Pieces
 from clew.layers.embeddings import TokenEmbedding
@@ -20,8 +20,8 @@ HOW = "give it a method `programs`, as described in clew.tasks.uses.programs"
 
 
 def default_programs(run: Run) -> list[ReadingProgram]:
-    """The programs of a task over a body that reads one sequence of tokens: `logits`, if their argument is known, and
-    the body's levels."""
+    """Return the programs of a task over a body that reads one sequence of tokens: `logits`, if their argument is
+    known, and the body's levels."""
     task, family = run.task, MODELS[run.config.model.family]
     name = type(task).__name__
     if family.encodes or not family.reads_sequence:
@@ -30,20 +30,21 @@ def default_programs(run: Run) -> list[ReadingProgram]:
     body: Any = getattr(task, "body", None)
     if not hasattr(body, "levels") or not isinstance(body.embedding, TokenEmbedding):
         raise UserError(
-            f"{name} defines no programs, and has no `body` that reads tokens, whose vectors could be exported; {HOW}"
+            f"{name} defines no programs, and has no `body` that reads tokens and whose vectors could be exported;"
+            f" {HOW}"
         )
     call = logits_call(task)
     return (
         [levels(body)]
         if call is None
-        else [ReadingProgram("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
+        else [ReadingProgram("logits", ["logits"], call, words=reads_words(task, call)), levels(body)]
     )
 
 
 def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:
-    """`task.logits` as a function of a text. The annotation of its argument says what it takes: the body's vectors,
-    pieces, or a batch that holds pieces; None for any other annotation."""
-    argument_type = taken_by(task)
+    """Return `task.logits` as a function of a text, or None. The annotation of its argument must be the body's vectors,
+    pieces, or a batch that holds pieces."""
+    argument_type = logits_argument_type(task)
     if argument_type is Tensor:
         return lambda traced: (task.logits(task.body(traced.texts[0].inputs, traced.texts[0].mask)[0]),)
     if argument_type is Pieces:
@@ -61,7 +62,7 @@ def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:
         }
         try:
             return (task.logits(argument_type(**{**batch, **text})),)
-        except LooksAt as error:
+        except MissingField as error:
             if error.field in Pieces._fields:
                 raise
             raise UserError(
@@ -72,8 +73,8 @@ def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:
     return call
 
 
-def taken_by(task: Any) -> Any:
-    """The annotated type of the argument of `task.logits`; None if there is no method or no annotation."""
+def logits_argument_type(task: Any) -> Any:
+    """Return the annotated type of the argument of `task.logits`; None if there is no method or no annotation."""
     logits = getattr(task, "logits", None)
     if logits is None:
         return None
@@ -88,20 +89,20 @@ def holds_pieces(kind: Any) -> bool:
     return kind is Pieces or (get_args(kind) or (None,))[0] is Pieces
 
 
-def looks_at_words(task: Any, call: Callable[[Traced], tuple[Tensor]]) -> bool:
+def reads_words(task: Any, call: Callable[[Traced], tuple[Tensor]]) -> bool:
     """Whether a function reads the places of each word's pieces."""
-    traced = as_given(task.body, Example(task.body, texts=1, words=False)(SIZES))
+    traced = traced_text(task.body, Example(task.body, texts=1, words=False)(SIZES))
     nowhere: Any = {"starts": Unread("starts"), "ends": Unread("ends")}
     text = traced.texts[0]._replace(**nowhere)
     try:
         with torch.no_grad():
             call(traced._replace(texts=(text,)))
-    except LooksAt:
+    except MissingField:
         return True
     return False
 
 
-class LooksAt(Exception):
+class MissingField(Exception):
     """A field was read that a program does not have."""
 
     def __init__(self, field: str):
@@ -110,13 +111,13 @@ class LooksAt(Exception):
 
 
 class Unread:
-    """A placeholder for what a batch has and a text does not, such as targets. Any use of it raises LooksAt."""
+    """A placeholder for what a batch has and a text does not, such as targets. Any use of it raises MissingField."""
 
     def __init__(self, field: str):
         object.__setattr__(self, "field", field)
 
     def refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise LooksAt(object.__getattribute__(self, "field"))
+        raise MissingField(object.__getattribute__(self, "field"))
 
     __getattr__ = __getitem__ = __len__ = __iter__ = __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = (
         refuse
@@ -136,4 +137,4 @@ class Unread:
             for each in (*args, *(kwargs or {}).values())
             for part in (each if isinstance(each, tuple) else (each,))
         ]
-        raise LooksAt(next(each.__dict__["field"] for each in arguments if isinstance(each, cls)))
+        raise MissingField(next(each.__dict__["field"] for each in arguments if isinstance(each, cls)))

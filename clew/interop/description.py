@@ -25,25 +25,25 @@ LIBRARIES = {"torch": "pytorch", "onnx": "onnx"}
 
 
 def write_description(run: Run, folder: Path, programs: Sequence[Program], to: str, options: ExportOptions) -> None:
-    suffix, kept = SUFFIXES[to], vocabularies_of(run)
-    if CONTEXT in run.vocabularies:  # of the run whose vectors this one reads, only the tokenizer
-        kept[CONTEXT] = run.vocabularies[CONTEXT].tokenizer
+    suffix, vocabularies = SUFFIXES[to], vocabularies_of(run)
+    if CONTEXT in run.vocabularies:  # only the tokenizer of the run whose vectors this one reads
+        vocabularies[CONTEXT] = run.vocabularies[CONTEXT].tokenizer
     content: dict[str, Any] = {
         "format": FORMAT,
         "task": run.config.task.name,
         "model": run.config.model.family,
         "torch": torch.__version__,
-        "programs": {program.name: described(program, suffix) for program in programs},
-        "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in kept},
+        "programs": {program.name: describe_program(program, suffix) for program in programs},
+        "vocabulary": {role: f"{VOCABULARY}/{role}.json" for role in vocabularies},
         **facts_of(run, programs),
     }
-    save_vocabularies(folder, kept)
+    save_vocabularies(folder, vocabularies)
     write_json(folder / DESCRIPTION, content)
     usage = usage_of(run, programs[0], to)
     write_text(folder / CARD, model_card(run, library=LIBRARIES[to], usage=usage, options=options))
 
 
-def described(program: Program, suffix: str) -> dict[str, Any]:
+def describe_program(program: Program, suffix: str) -> dict[str, Any]:
     inputs, outputs = program.ports
     return {"file": f"{program.name}.{suffix}", "inputs": [*map(as_json, inputs)], "outputs": [*map(as_json, outputs)]}
 
@@ -53,7 +53,7 @@ def as_json(port: Port) -> dict[str, Any]:
 
 
 def facts_of(run: Run, programs: Sequence[Program]) -> dict[str, Any]:
-    """The facts needed to run the programs without clew: ids, limits, labels."""
+    """Return the facts needed to run the programs without clew: ids, limits, labels."""
     facts: dict[str, Any] = {"max_length": getattr(getattr(run.task, "body", None), "max_length", None)}
     if not {"letters", f"{CONTEXT}_letters"}.isdisjoint(name for program in programs for name in program.inputs):
         facts["letters"] = "a word is 257, the bytes of its UTF-8 plus 1, 48 at most, and 258; 0 is padding"

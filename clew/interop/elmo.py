@@ -1,8 +1,8 @@
 """AllenNLP's ELMo (Peters et al. 2018): options.json and the weights in HDF5, as written by bilm-tf.
 
-bilm spells a word as a start mark, its bytes, an end mark, and padding up to 50 letters. A sentence stands between two
-special words, each a single letter with an id beyond the bytes. Here these words are STX and ETX, the control
-characters that begin and end a text; their rows in the released table are overwritten.
+bilm spells a word as a start mark, its bytes, an end mark, and padding up to 50 letters. A sentence is enclosed by two
+special words, each a single letter with an id above the bytes. Here these words are STX and ETX, the control characters
+that begin and end a text; their rows in the released table are overwritten.
 """
 
 from collections.abc import Iterator
@@ -83,15 +83,15 @@ def read_elmo(path: Path) -> Imported:
     }
 
     def fill_from(config: Any, tensors: dict[str, Tensor]) -> None:
-        most = max(2 * tensor.numel() for tensor in tensors.values())  # one of their tensors may become two of ours
+        most = max(2 * tensor.numel() for tensor in tensors.values())  # two of our tensors may come from one of theirs
         with load_h5py().File(weights_path, "r") as file:
             stored: list[str] = []
             file.visititems(lambda name, item: stored.append(name) if hasattr(item, "shape") else None)
             used: set[str] = set()
             for theirs, array in tensors_of(Weights(file, weights_path, used, most), config, widths):
                 put(tensors, theirs, array, weights_path)
-            if left := sorted(set(stored) - used):
-                raise UserError(f"{weights_path} has weights that clew has no place for: {few_of(left)}")
+            if unused := sorted(set(stored) - used):
+                raise UserError(f"{weights_path} has weights that clew cannot use: {few_of(unused)}")
 
     def fill(config: Any, tensors: dict[str, Tensor]) -> list[str]:
         try:
@@ -104,7 +104,7 @@ def read_elmo(path: Path) -> Imported:
             KeyError,
             ValueError,
             MemoryError,
-        ) as error:  # what h5py raises for damage inside the file
+        ) as error:  # h5py raises these for damage inside the file
             raise damaged(weights_path, error) from None
         return []
 
@@ -112,8 +112,8 @@ def read_elmo(path: Path) -> Imported:
 
 
 class Weights:
-    """The arrays of the file by name. Names that are read are added to `used`. An array of more than `most` values is
-    never read, even if it is compressed."""
+    """The arrays of the file by name. The names of arrays that are read are added to `used`. An array of more than
+    `most` values is never read, even if it is compressed."""
 
     def __init__(self, file: Any, path: Path, used: set[str], most: int):
         self.file, self.path, self.used, self.most = file, path, used, most
@@ -147,7 +147,7 @@ class Weights:
 
 
 def tensors_of(weights: Weights, config: Any, widths: list[int]) -> Iterator[tuple[str, np.ndarray]]:
-    """Our names, with their arrays in our layout."""
+    """Yield our tensor names with the arrays in our layout."""
     yield f"{READER}.letters.weight", letter_table(weights("char_embed"), weights.path)
     for number, _ in enumerate(widths):
         yield f"{READER}.convolutions.{number}.weight", weights(f"CNN/W_cnn_{number}")[0].transpose(2, 1, 0)
@@ -178,8 +178,8 @@ def in_our_order(rows: np.ndarray, wide: int) -> np.ndarray:
 
 
 def letter_table(theirs: np.ndarray, path: Path) -> np.ndarray:
-    """The table of letters: a row for padding beyond a batch's longest word, the bytes, the marks of words, and bilm's
-    own padding last."""
+    """Return the table of letters: a row for padding beyond a batch's longest word, the bytes, the marks of words, and
+    bilm's own padding last."""
     if theirs.ndim != 2 or len(theirs) != ROWS:
         raise UserError(
             f"{path}: char_embed has the shape {shown_shape(theirs.shape)}, but should have {ROWS} rows; copy the file"
@@ -196,17 +196,17 @@ def letter_table(theirs: np.ndarray, path: Path) -> np.ndarray:
 
 def put(tensors: dict[str, Tensor], name: str, array: np.ndarray, path: Path) -> None:
     if tuple(tensors[name].shape) != array.shape:
-        expected, there = shown_shape(tensors[name].shape), shown_shape(array.shape)
+        expected, actual = shown_shape(tensors[name].shape), shown_shape(array.shape)
         raise UserError(
-            f"{path}: the weights for {name} have the shape {there}, but the options require {expected}; copy both"
+            f"{path}: the weights for {name} have the shape {actual}, but the options require {expected}; copy both"
             " files again"
         )
     tensors[name].copy_(torch.from_numpy(np.ascontiguousarray(array)))
 
 
 def word_tokenizer() -> Tokenizer:
-    """A tokenizer that maps every word to `<unk>`, since the model reads letters. A sentence stands between STX and
-    ETX."""
+    """Build a tokenizer that maps every word to `<unk>`, since the model reads letters. A sentence is enclosed by STX
+    and ETX."""
     ids = {"<unk>": 0, BEGIN: 1, END: 2}
     inner = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -266,7 +266,7 @@ def only(folder: Path, pattern: str) -> Path:
 
 
 def num_values(path: Path) -> int:
-    """The number of values in all arrays of a file, from their shapes."""
+    """Return the number of values in all arrays of a file, from their shapes."""
     check_regular(path)
     sizes: list[int] = []
     try:

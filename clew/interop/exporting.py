@@ -1,5 +1,5 @@
-"""The folder of an export. It is written beside its place and moved there when complete, so that no partial export is
-ever visible."""
+"""Write the folder of an export. It is written next to its destination and moved there when complete, so a partial
+export is never visible."""
 
 import shutil
 from copy import deepcopy
@@ -22,7 +22,7 @@ def export_run(
     """Write a run for another runtime, one of EXPORTS, and return the files written. Adapters are merged into the
     weights they adapt.
 
-    A folder with files is refused, unless `force` is set: files of the same names are then replaced and others stay.
+    A folder with files is rejected unless `force` is set. Then files with the same names are replaced and others kept.
     """
     if to not in EXPORTS:
         raise unknown("format", to, EXPORTS)

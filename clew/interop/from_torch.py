@@ -1,7 +1,7 @@
 """Convert layers of `torch.nn`, recurrences and Transformers, to ours with their weights. Values and gradients are the
 same.
 
-The result reads (batch, length, dim) whatever the module's batch_first, and a mask that is True where real, like all
+The result reads (batch, length, dim) for any batch_first of the module, and a mask that is True where real, like all
 our layers. It also loads weights under torch's names: `layer.load_state_dict(module.state_dict())`.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.types import Memory, State
-from clew.interop.weight_maps import SPLIT, Entry, entry, prefixed, repeated, take, with_bias
+from clew.interop.weight_maps import SPLIT, Entry, entry, prefixed, read_tensors_into, repeated, with_bias
 from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import Cell
@@ -90,10 +90,10 @@ class VectorTransformer(nn.Module):
 
 
 def from_torch(module: nn.Module, *, causal: bool | None = None) -> "SequenceLayer | VectorTransformer":
-    """Our layer that computes the same as a layer of `torch.nn`, with copies of its weights.
+    """Return our layer that computes the same as a layer of `torch.nn`, with copies of its weights.
 
     `causal=True` makes a TransformerEncoder causal, as a language model needs. A decoder is always causal: it computes
-    what torch does with `tgt_mask=nn.Transformer.generate_square_subsequent_mask(length)`.
+    the same as torch with `tgt_mask=nn.Transformer.generate_square_subsequent_mask(length)`.
     """
     is_encoder = isinstance(module, nn.TransformerEncoder)
     if causal is not None and not is_encoder:
@@ -135,11 +135,11 @@ TRAINED_BY = {
     "candidate_bias": ("bias_hh",),
     "projection": ("weight_hr",),
 }
-"""For each tensor of our cells, the tensors of torch's that it is made of."""
+"""For each tensor of our cells, the torch tensors from which it is computed."""
 
 
 def keep_frozen(module: nn.RNNBase, stack: Stack) -> None:
-    """Train each of our tensors if one of theirs is trained; a module without biases learns none."""
+    """Train each of our tensors if one of its source tensors is trained; a module without biases trains none."""
     for (number, suffix), (_, cell) in (cells_of(stack) or {}).items():
         for name, parameter in cell.named_parameters():
             theirs = (getattr(module, f"{part}_l{number}{suffix}", None) for part in TRAINED_BY[name])
@@ -166,20 +166,22 @@ def transformer_half(module: Any, layer_type: type, *, causal: bool) -> "Stack |
     theirs = module.state_dict()
     with torch.no_grad():
         shapes = {name: tuple(tensor.shape) for name, tensor in theirs.items()}
-        take(entries_of(converted), converted.state_dict(), shapes, theirs.__getitem__, type(module).__name__)
+        read_tensors_into(
+            entries_of(converted), converted.state_dict(), shapes, theirs.__getitem__, type(module).__name__
+        )
     for name, parameter in converted.named_parameters():
         parameter.requires_grad_(requires_grad(module, converted, name))
     return converted
 
 
-def requires_grad(module: nn.Module, found: nn.Module, name: str) -> bool:
+def requires_grad(module: nn.Module, converted: nn.Module, name: str) -> bool:
     """Whether the source tensor of this parameter is trained."""
-    theirs = next(each.theirs for each in entries_of(found) if name in each.ours)
+    theirs = next(each.theirs for each in entries_of(converted) if name in each.ours)
     return module.get_parameter(theirs).requires_grad
 
 
 def layers_of(layer: Any, *, causal: bool) -> Iterator[SequenceLayer]:
-    """Self-attention, cross-attention in a decoder, and a feed-forward network."""
+    """Yield self-attention, cross-attention in a decoder, and a feed-forward network."""
     wiring = PreNorm if layer.norm_first else PostNorm
     own, dim = layer.self_attn, layer.self_attn.embed_dim
     parts: list[SequenceLayer] = [SelfAttention(dim, own.num_heads, causal=causal, **attention_settings(own))]
@@ -208,7 +210,7 @@ def attention_settings(attention: nn.MultiheadAttention) -> dict[str, Any]:
 
 
 def activation_of(activation: Callable[..., Tensor]) -> str:
-    """Our name for an activation, given as a function or a module."""
+    """Return our name for an activation, given as a function or a module."""
     if isinstance(activation, nn.GELU):
         return "gelu_tanh" if activation.approximate == "tanh" else "gelu"
     name = next(
@@ -241,12 +243,12 @@ ACTIVATIONS: dict[Any, str] = {
 
 
 def entries_of(layer: Any) -> list[Entry]:
-    """Map their names of the tensors of an encoder, a decoder or both to ours."""
+    """Return the weight map of an encoder, a decoder or both."""
     if isinstance(layer, VectorTransformer):
         return [
-            found._replace(ours=tuple(f"{half}.{name}" for name in found.ours))
+            each._replace(ours=tuple(f"{half}.{name}" for name in each.ours))
             for half in ("encoder", "decoder")
-            for found in prefixed(f"{half}.", entries_of(getattr(layer, half)))
+            for each in prefixed(f"{half}.", entries_of(getattr(layer, half)))
         ]
     stack, ours = (layer.layer, "layer.layers") if isinstance(layer, Normed) else (layer, "layers")
     parts = list(stack.layers)
@@ -258,14 +260,15 @@ def entries_of(layer: Any) -> list[Entry]:
         *with_bias("layers.{n}.linear1", f"{network}.layer.inner"),
         *with_bias("layers.{n}.linear2", f"{network}.layer.outer"),
         *(
-            found
+            each
             for place in range(size)
-            for found in with_bias(f"layers.{{n}}.norm{place + 1}", f"{ours}.{{{size}n+{place}}}.norm")
+            for each in with_bias(f"layers.{{n}}.norm{place + 1}", f"{ours}.{{{size}n+{place}}}.norm")
         ),
     ]
-    found = [*repeated(maps, len(parts) // size), *(with_bias("norm", "norm") if isinstance(layer, Normed) else [])]
-    there = {name for name, _ in layer.named_parameters()}
-    return [each for each in found if set(each.ours) <= there]  # without the biases that the layer does not have
+    entries = [*repeated(maps, len(parts) // size), *(with_bias("norm", "norm") if isinstance(layer, Normed) else [])]
+    parameter_names = {name for name, _ in layer.named_parameters()}
+    # The layer may have no biases.
+    return [each for each in entries if set(each.ours) <= parameter_names]
 
 
 def attention_entries(theirs: str, ours: str) -> list[Entry]:
@@ -281,8 +284,8 @@ def attention_entries(theirs: str, ours: str) -> list[Entry]:
 
 
 def accept_torch_names(layer: nn.Module) -> None:
-    """Make `load_state_dict` of a stack of recurrences, or of a result of `from_torch`, accept torch's names besides
-    its own, also when it is a part of another module."""
+    """Make `load_state_dict` of a stack of recurrences, or of a result of `from_torch`, accept torch's names in
+    addition to its own, also as a part of another module."""
     if isinstance(layer, VectorTransformer):
         for half in (layer.encoder, layer.decoder):
             accept_torch_names(half)
@@ -321,34 +324,34 @@ def renamed(
 
 
 def recurrent_tensors(stack: nn.Module, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors from `weight_ih_l0` and so on; empty if the names are not torch's. Unknown tensors keep their names,
-    so that loading reports them."""
+    """Return our tensors, computed from `weight_ih_l0` and so on; empty if the names are not torch's. Unknown tensors
+    keep their names, so loading reports them."""
     if "weight_ih_l0" not in theirs:
         return {}
     cells = cells_of(stack) or {}
-    left = dict(theirs)
+    unconverted = dict(theirs)
     ours: dict[str, Tensor] = {}
     for (number, suffix), (path, cell) in cells.items():
-        read = {name: left.pop(f"{name}_l{number}{suffix}", None) for name in NAMES}
-        if read["weight_ih"] is None or read["weight_hh"] is None:
+        torch_tensors = {name: unconverted.pop(f"{name}_l{number}{suffix}", None) for name in NAMES}
+        if torch_tensors["weight_ih"] is None or torch_tensors["weight_hh"] is None:
             continue
-        ours |= {f"{path}.{name}": tensor for name, tensor in cell_tensors(cell, read.get).items()}
-    return {**ours, **left}
+        ours |= {f"{path}.{name}": tensor for name, tensor in cell_tensors(cell, torch_tensors.get).items()}
+    return {**ours, **unconverted}
 
 
 def transformer_tensors(layer: nn.Module, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     if not any(name.endswith("in_proj_weight") for name in theirs):
         return {}
-    left = dict(theirs)
+    unconverted = dict(theirs)
     ours: dict[str, Tensor] = {}
     for each in entries_of(layer):
-        if (tensor := left.pop(each.theirs, None)) is not None:
+        if (tensor := unconverted.pop(each.theirs, None)) is not None:
             ours |= dict(zip(each.ours, each.transform.to_ours(tensor, len(each.ours)), strict=True))
-    return {**ours, **left}
+    return {**ours, **unconverted}
 
 
 def cells_of(stack: nn.Module) -> dict[tuple[int, str], tuple[str, Cell]] | None:
-    """The path and the cell of every layer and direction; None if a layer is not a recurrence."""
+    """Return the path and the cell of every layer and direction; None if a layer is not a recurrence."""
     cells: dict[tuple[int, str], tuple[str, Cell]] = {}
     layers: Any = getattr(stack, "layers", ())
     for number, layer in enumerate(layers):

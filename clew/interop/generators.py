@@ -1,5 +1,4 @@
-"""Programs that generate text: one step whose state goes in and out as tensors, and the encoder of a source before
-it."""
+"""Programs that generate text: a step, whose state is passed in and out as tensors, and the encoder of a source."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
+from clew.interop.signatures import SIZES, Program, Sizes, Tensors, random_tokens
 from clew.interop.states import MEMORY, StateForm, tensors_of
 from clew.interop.usage import CONTINUE, SEQUENCE, STEP
 from clew.tasks.uses.programs import SteppingProgram
@@ -29,8 +28,8 @@ class Step(nn.Module):
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         tokens, mask, *state_tensors = tensors
-        named = dict(zip([*self.form.read, *self.form.changed], state_tensors, strict=True))
-        hidden, state = self.task.body(tokens, mask, self.form.state(named, tokens.new_zeros(tokens.shape[0])))
+        state_by_name = dict(zip([*self.form.read, *self.form.changed], state_tensors, strict=True))
+        hidden, state = self.task.body(tokens, mask, self.form.state(state_by_name, tokens.new_zeros(tokens.shape[0])))
         after = tensors_of(state)
         return self.task.log_probs(hidden), *(after[name] for name in self.form.changed)
 
@@ -38,8 +37,8 @@ class Step(nn.Module):
 class Encoder(nn.Module):
     """(source, source mask) -> the memory that the decoder reads, prepared, and its initial state.
 
-    Layers prepare what they read of the memory on their first call. So the program runs one step of the decoder that
-    reads no token; the parts of it that no output depends on are dropped from the graph, with their weights.
+    Layers prepare the memory on their first call. So the program runs one step of the decoder that reads no token; the
+    parts on which no output depends are dropped from the graph, with their weights.
     """
 
     def __init__(self, task: Any, form: StateForm):
@@ -60,7 +59,7 @@ class Encoder(nn.Module):
 
 
 def stepping(task: Any, steps: SteppingProgram) -> list[Program]:
-    """The step, after the encoder if there is a source."""
+    """Return the program of the step, preceded by that of the encoder if there is a source."""
     return sequence(task, steps) if steps.source else [continuing(task, steps)]
 
 
@@ -68,11 +67,11 @@ def continuing(task: Any, steps: SteppingProgram) -> Program:
     body = task.body
     if any(bool(tensor.any()) for tensor in tensors_of(body.initial_state(1)).values()):
         raise UserError(
-            "a program starts from a state of zeros, which a layer of this model does not; export another model"
+            "a program starts with a state of zeros, but a layer of this model does not; export another model"
         )
 
     def reach(sizes: Sizes) -> tuple[State, Tensors]:
-        tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
+        tokens, mask = random_tokens(body.vocabulary, sizes["batch"], sizes["past"])
         return body(tokens, mask, body.initial_state(sizes["batch"]))[1], {}
 
     return step_program(task, reach, steps, CONTINUE)
@@ -82,13 +81,15 @@ def sequence(task: Any, steps: SteppingProgram) -> list[Program]:
     body = task.body
 
     def sources(sizes: Sizes) -> Tensors:
-        source, mask = drawn(body.source_vocabulary, sizes["batch"], sizes["source"])
+        source, mask = random_tokens(body.source_vocabulary, sizes["batch"], sizes["source"])
         return {"source": source, "source_mask": mask}
 
     def reach(sizes: Sizes) -> tuple[State, Tensors]:
-        given = sources(sizes)
-        tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
-        return body(tokens, mask, body.initial_state(sizes["batch"], body.encode(*given.values())))[1], given
+        memory_inputs = sources(sizes)
+        tokens, mask = random_tokens(body.vocabulary, sizes["batch"], sizes["past"])
+        return body(tokens, mask, body.initial_state(sizes["batch"], body.encode(*memory_inputs.values())))[
+            1
+        ], memory_inputs
 
     language = next(iter(steps.facts.get("languages") or ()), None)
     first = 'about["source_before"]' if language is None else f'[about["languages"]["{language}"]]'
@@ -102,19 +103,19 @@ def sequence(task: Any, steps: SteppingProgram) -> list[Program]:
 def step_program(
     task: Any, reach: Callable[[Sizes], tuple[State, Tensors]], steps: SteppingProgram, usage: str
 ) -> Program:
-    """The program of one step. `reach` gives a state after some tokens, and the tensors of other programs that may
-    occur in it."""
+    """Return the program of one step. `reach` returns a state after some tokens, and the tensors of other programs that
+    may occur in it."""
     with torch.no_grad():
-        state, given = reach(SIZES)
-    form = StateForm(state, counts=task.body.embedding.position is not None, given=given)
+        state, shared = reach(SIZES)
+    form = StateForm(state, counts=task.body.embedding.position is not None, shared=shared)
 
     @torch.no_grad()
     def example(sizes: Sizes) -> Tensors:
-        state, given = reach(sizes)
-        tokens, mask = drawn(task.body.vocabulary, sizes["batch"], sizes["length"])
-        there = {**tensors_of(state), **given}
-        read = {name: there[name] for name in form.read}
-        return {"tokens": tokens, "mask": mask, **read, **{STATE + name: there[name] for name in form.changed}}
+        state, shared = reach(sizes)
+        tokens, mask = random_tokens(task.body.vocabulary, sizes["batch"], sizes["length"])
+        tensors = {**tensors_of(state), **shared}
+        read = {name: tensors[name] for name in form.read}
+        return {"tokens": tokens, "mask": mask, **read, **{STATE + name: tensors[name] for name in form.changed}}
 
     outputs, usage = ["log_probs", *(NEXT + name for name in form.changed)], f"{STEP.strip()}\n\n\n{usage.strip()}"
     return Program("step", Step(task, form), example, outputs, usage, alone=True, facts=steps.facts)

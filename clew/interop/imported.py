@@ -1,6 +1,6 @@
-"""An imported checkpoint, written as a run directory that every verb accepts.
+"""Write an imported checkpoint as a run directory that every verb accepts.
 
-It has no recipe and no data, and is otherwise a run like any other, so that no verb needs to know of it.
+It has no recipe and no data, and is otherwise a run like any other, so verbs do not treat it specially.
 """
 
 import shutil
@@ -34,8 +34,8 @@ Fill = Callable[[Config, dict[str, Tensor]], list[str]]
 @dataclass(frozen=True)
 class Imported:
     """A checkpoint as read: its architecture, the sections of a config, and vocabularies by role. `fill` copies its
-    weights into those of the built task and returns notes for the user, such as unused tensors. `pairs`: it may read
-    two texts together."""
+    weights into those of the built task and returns notes for the user, such as unused tensors. `pairs` is True if it
+    may read two texts together."""
 
     architecture: str
     settings: dict[str, Any]
@@ -60,7 +60,7 @@ class Written:
 
 
 def write_imported(checkpoint: Imported, out: Path, source: Path) -> Written:
-    """Build the run's task, fill it, and write the directory, completely or not at all."""
+    """Build the run's task, fill in its weights, and write the directory, completely or not at all."""
     check_empty(out)
     try:
         config = resolve({"recipe": IMPORTED, **checkpoint.settings})

@@ -1,15 +1,15 @@
 """Checkpoints of llama2.c: seven integers, then all weights in sequence, with a tokenizer.bin beside the file.
 
-    dim, hidden_dim, num_layers, num_heads, num_kv_heads, vocabulary (negative: the output layer has a table of its
-    own), max_length
+    dim, hidden_dim, num_layers, num_heads, num_kv_heads, vocabulary (negative: the output layer has its own
+    table), max_length
 
-Version 0 has nothing else before its weights, which are float32. Versions 1 and 2 begin with 256 bytes: a magic number,
-the version, the seven integers, a byte that says whether the output layer shares the embedding table, and in version 2
-the group size; norms come first. In version 2 a matrix is stored as one byte per weight, then one float32 per group:
-weight = byte * scale of its group. Norms are float32.
+In version 0 the float32 weights follow directly. Versions 1 and 2 begin with 256 bytes: a magic number, the version,
+the seven integers, a byte that is 1 if the output layer shares the embedding table, and in version 2 the group size;
+norms come first. In version 2 a matrix is stored as one byte per weight, then one float32 per group: weight = byte *
+scale of its group. Norms are float32.
 
-llama2.c rotates neighbouring features, and clew features half a head apart: the rows of queries and keys are reordered
-to match.
+llama2.c rotates neighbouring features, but clew rotates features half a head apart, so the rows of queries and keys are
+reordered.
 """
 
 import struct
@@ -58,7 +58,8 @@ class Header(NamedTuple):
         return LONG_HEADER if self.version else HEADER
 
     def size(self, shape: tuple[int, ...]) -> int:
-        """The size of a tensor in bytes; a matrix of version 2 has one byte per value and one scale per group."""
+        """Return the size of a tensor in bytes; a matrix of version 2 has one byte per value and one scale per
+        group."""
         count = int(np.prod(shape))
         return count + 4 * (count // self.group) if self.is_quantised(shape) else 4 * count
 
@@ -178,20 +179,20 @@ def read_header(path: Path) -> Header:
         raise UserError(
             f"{path}: the group size ({group}) does not divide the weights ({sizes}); write it again with export.py"
         )
-    expected, there = header.start + sum(header.size(shape) for _, shape in layout(header)), path.stat().st_size
-    if there != expected:
+    expected, size = header.start + sum(header.size(shape) for _, shape in layout(header)), path.stat().st_size
+    if size != expected:
         remedy = (
             "it is cut short: copy it again"
-            if there < expected
+            if size < expected
             else f"it is not a llama2.c checkpoint of version {version}: write it again with llama2.c's export.py"
         )
-        raise UserError(f"{path} has {there:,} bytes, but its header ({sizes}) requires {expected:,}; {remedy}")
+        raise UserError(f"{path} has {size:,} bytes, but its header ({sizes}) requires {expected:,}; {remedy}")
     return header
 
 
 def layout(header: Header) -> Iterator[tuple[str | None, tuple[int, ...]]]:
-    """The names and shapes of the tensors in the order of the file. A name of None marks a table that clew computes
-    itself."""
+    """Return the names and shapes of the tensors in the order of the file. A name of None marks a table that clew
+    computes itself."""
     dim, hidden, narrow = header.dim, header.hidden_dim, header.num_kv_heads * header.head_dim
     table = "body.embedding.tokens.weight", (header.vocabulary, dim)
     norms = [(f"{part}.norm.weight", (dim,)) for part in (ATTENTION, NETWORK)]
@@ -225,7 +226,7 @@ def layout(header: Header) -> Iterator[tuple[str | None, tuple[int, ...]]]:
 def of_each_layer(
     header: Header, weights: Sequence[tuple[str, tuple[int, ...]]]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Each weight of all layers, before the next weight."""
+    """Yield each weight for all layers, before the next weight."""
     for name, shape in weights:
         for n in range(header.num_layers):
             yield numbered(name, n), shape

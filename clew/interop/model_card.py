@@ -12,7 +12,8 @@ from clew.data.corpora import CORPORA
 from clew.data.corpora.samples import EMBEDDED
 from clew.interop.options import ExportOptions
 from clew.runs.directory import ENVIRONMENT, ORIGIN
-from clew.runs.folder.summary import Summary, last_with, summarise
+from clew.runs.folder.records import Summary, last_with
+from clew.runs.folder.summary import summarise
 from clew.runs.loaded import Run
 from clew.tasks import TASKS
 from clew.text.labels import Labels
@@ -23,8 +24,8 @@ ENGLISH = ("tinyshakespeare", "sentiment-sample", "gum-trees-sample", "ewt-sampl
 
 
 def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, tags: Sequence[str] = ()) -> str:
-    """Markdown with a front matter that Hugging Face reads. `library` is its name for the library that loads the files;
-    `usage` is Python code that does so."""
+    """Return Markdown with a front matter that Hugging Face reads. `library` is its name for the library that loads the
+    files; `usage` is Python code that does so."""
     summary = summarise(run.folder)
     task, family = run.config.task.name, run.config.model.family
     matter: dict[str, Any] = {
@@ -49,10 +50,10 @@ def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, ta
 def opening(run: Run) -> str:
     family, task = run.config.model.family, run.config.task.name
     parameters = sum(parameter.numel() for parameter in run.task.parameters())
-    kept = vocabularies_of(run)
+    vocabularies = vocabularies_of(run)
     sizes = ", ".join(
-        f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(kept) > 1 else "")
-        for role, vocabulary in kept.items()
+        f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(vocabularies) > 1 else "")
+        for role, vocabulary in vocabularies.items()
     )
     settings = yaml.safe_dump(run.config.model.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     over = f", over {sizes}" if sizes else ""
@@ -63,16 +64,16 @@ def opening(run: Run) -> str:
 
 
 def vocabularies_of(run: Run) -> dict[str, Any]:
-    """The tokenizers and label tables, without what a run keeps of its source run."""
+    """Return the tokenizers and label tables, without what a run keeps of its source run."""
     return {
         role: vocabulary for role, vocabulary in run.vocabularies.items() if isinstance(vocabulary, (Tokenizer, Labels))
     }
 
 
 def training(run: Run, summary: Summary, options: ExportOptions) -> str:
-    """Recipe, command, steps and machine. An imported run has only its origin, since nothing else is known."""
+    """List recipe, command, steps and machine. For an imported run only its origin is known."""
     if (run.folder / ORIGIN).is_file():
-        origin = told(run.folder / ORIGIN)
+        origin = json_object(run.folder / ORIGIN)
         return f"## Origin\n\nImported from `{origin.get('source')}`, a `{origin.get('architecture')}`."
     lines = [f"- recipe: `{run.config.recipe}`"]
     if options.command is not None:
@@ -85,28 +86,33 @@ def training(run: Run, summary: Summary, options: ExportOptions) -> str:
         lines.append(f"- steps: {summary.step:,}")
     lines.append(f"- seed: {run.config.seed}")
     if (run.folder / ENVIRONMENT).is_file():
-        machine = told(run.folder / ENVIRONMENT)
+        machine = json_object(run.folder / ENVIRONMENT)
         lines += [f"- {name}: {machine[name]}" for name in ("hardware", "torch") if machine.get(name)]
     return "## Training\n\n" + "\n".join(lines)
 
 
-def told(path: Path) -> dict[str, Any]:
-    """The fields of an informational JSON file; empty if it does not hold an object."""
+def json_object(path: Path) -> dict[str, Any]:
+    """Return the fields of an informational JSON file; empty if it does not hold an object."""
     content = read_json(path)
     return content if isinstance(content, dict) else {}
 
 
 def data(run: Run) -> str:
-    """The corpus or the files. For an embedded corpus also its ATTRIBUTION.md, with size, source and licence."""
+    """Name the corpus or the files. For an embedded corpus also quote its ATTRIBUTION.md, with size, source and
+    licence."""
     section = run.config.data
     if section.corpus is None:
         files = {part: getattr(section, part) for part in ("train", "valid", "test")}
-        told = {
-            part: ", ".join(map(shown_path, [given] if isinstance(given, str) else given))
-            for part, given in files.items()
-            if given
+        names_by_part = {
+            part: ", ".join(map(shown_path, [paths] if isinstance(paths, str) else paths))
+            for part, paths in files.items()
+            if paths
         }
-        return "## Data\n\n" + "\n".join(f"- {part}: {names}" for part, names in told.items()) if told else ""
+        return (
+            "## Data\n\n" + "\n".join(f"- {part}: {names}" for part, names in names_by_part.items())
+            if names_by_part
+            else ""
+        )
     corpus = CORPORA.get(section.corpus)
     lines = [f"The corpus `{section.corpus}`."]
     page = attribution(section.corpus)
@@ -118,7 +124,7 @@ def data(run: Run) -> str:
 
 
 def attribution(name: str) -> str | None:
-    """The ATTRIBUTION.md of an embedded corpus; None for any other."""
+    """Return the ATTRIBUTION.md of an embedded corpus; None for any other."""
     corpus = CORPORA.get(name)
     if corpus is None or not corpus.embedded:
         return None
@@ -128,12 +134,12 @@ def attribution(name: str) -> str | None:
 
 
 def shown_path(path: str) -> str:
-    """The name of a file without its folders, which are private to the writer."""
+    """Return the name of a file without its folders, which are private."""
     return f"`{Path(path).name}`"
 
 
 def languages_of(run: Run) -> list[str]:
-    """The languages of an embedded corpus. Those of other data are not guessed."""
+    """Return the languages of an embedded corpus; other data are not guessed at."""
     section = run.config.data
     if section.corpus in ENGLISH:
         return ["en"]
@@ -141,7 +147,7 @@ def languages_of(run: Run) -> list[str]:
 
 
 def scores_of(summary: Summary) -> dict[str, float]:
-    """The scores of the weights, without baselines."""
+    """Return the scores of the weights, without baselines."""
     return {name: value for name, value in summary.best.items() if "baseline" not in name}
 
 

@@ -1,4 +1,4 @@
-"""Programs in ONNX, which onnxruntime and many other runtimes run without torch. Recurrences become the operator
+"""Export programs to ONNX, which onnxruntime and many other runtimes run without torch. Recurrences become the operator
 Scan."""
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from clew.core.errors import UserError
 from clew.core.wording import argument
 from clew.interop.description import write_description
 from clew.interop.options import ExportOptions
-from clew.interop.programs import exported, quiet, refusal, unchanging
+from clew.interop.programs import exported, quiet, refusal, without_gradients
 from clew.interop.signatures import Program, check_same
 from clew.interop.task_programs import programs_of
 from clew.runs.loaded import Run
@@ -26,7 +26,7 @@ def export_onnx(run: Run, folder: Path, options: ExportOptions) -> None:
     """Write an .onnx file for each program. If onnxruntime is installed, each is compared with the run."""
     find_onnx()
     programs = programs_of(run)
-    with unchanging(run.task):
+    with without_gradients(run.task):
         for program in programs:
             path = folder / f"{program.name}.onnx"
             write_onnx(program, path)
@@ -42,10 +42,10 @@ def write_onnx(program: Program, path: Path) -> None:
     try:
         with quiet():
             onnx_program: Any = torch.onnx.export(graph, dynamo=True, verbose=False, **names)
-    except Exception as error:  # of any type, when ONNX lacks an operator
+    except Exception as error:  # raised with any type if ONNX lacks an operator
         raise refusal("torch.onnx", program, error) from error
     for node in onnx_program.model.graph.all_nodes():
-        node.metadata_props.clear()  # stack traces, with paths of the writer's machine
+        node.metadata_props.clear()  # stack traces contain paths of this machine
     values = [*onnx_program.model.graph.inputs, *onnx_program.model.graph.outputs]
     for value, port in zip(values, [*inputs, *outputs], strict=True):
         for axis, side in enumerate(port.shape):
@@ -55,7 +55,7 @@ def write_onnx(program: Program, path: Path) -> None:
 
 
 def runtime(path: Path) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
-    """The program as a function, run by onnxruntime; None if that is not installed."""
+    """Return the program as a function that onnxruntime runs; None if it is not installed."""
     try:
         onnxruntime = import_module("onnxruntime")
     except ModuleNotFoundError:

@@ -1,10 +1,10 @@
-"""Options of an export, whatever the format."""
+"""Options of an export to any format."""
 
 from typing import NamedTuple
 
 
 class ExportOptions(NamedTuple):
-    """`license` is the model's licence as the card names it; `command` is the command that trained the run."""
+    """`license` is the model's licence for the model card; `command` is the command that trained the run."""
 
     license: str | None = None
     command: str | None = None

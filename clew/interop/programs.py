@@ -1,4 +1,5 @@
-"""Programs of torch.export: graphs with weights that torch runs without clew, on batches of any size and length."""
+"""Export programs with torch.export: graphs with weights that torch runs without clew, for any batch size and
+length."""
 
 import logging
 import warnings
@@ -24,7 +25,7 @@ from clew.runs.loaded import Run
 def export_torch(run: Run, folder: Path, options: ExportOptions) -> None:
     """Write a .pt2 file for each program."""
     programs = programs_of(run)
-    with unchanging(run.task):
+    with without_gradients(run.task):
         for program in programs:
             graph = exported(program)
             module = graph.module()
@@ -44,9 +45,9 @@ def exported(program: Program) -> ExportedProgram:
     try:
         with quiet():
             graph = torch.export.export(program.module, program.tensors, dynamic_shapes=(shapes,), strict=False)
-    except Exception as error:  # of any type, when a layer cannot be traced
+    except Exception as error:  # raised with any type if a layer cannot be traced
         raise refusal("torch.export", program, error) from error
-    keep_what_is_used(graph)
+    drop_unused(graph)
     return graph
 
 
@@ -57,34 +58,35 @@ def refusal(tool: str, program: Program, error: Exception) -> UserError:
     )
 
 
-def keep_what_is_used(found: ExportedProgram) -> None:
+def drop_unused(program: ExportedProgram) -> None:
     """Drop nodes and weights that no output depends on, copy the weights that share storage, and delete stack traces.
 
     An encoder's program is traced through a step of the decoder, and each program holds all weights of the model.
-    Weights that are views of one block would save the whole block in each file. Stack traces would name the writer's
-    folders.
+    A weight that is a view of a block would save the whole block in each file. Stack traces contain paths of this
+    machine.
     """
-    graph, weights = found.graph_module.graph, found.state_dict
+    graph, weights = program.graph_module.graph, program.state_dict
     graph.eliminate_dead_code()
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
-    for spec in list(found.graph_signature.input_specs):
+    for spec in list(program.graph_signature.input_specs):
         if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER):
             continue
         if not nodes[spec.arg.name].users:
             graph.erase_node(nodes[spec.arg.name])
-            found.graph_signature.input_specs.remove(spec)
+            program.graph_signature.input_specs.remove(spec)
             weights.pop(spec.target or "", None)
         elif spec.kind is InputKind.PARAMETER:
             weights[spec.target or ""] = nn.Parameter(weights[spec.target or ""].detach().clone(), requires_grad=False)
-    for module in found.graph_module.modules():
+    for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, GraphModule) else ():
             node.meta.pop("stack_trace", None)
-    found.graph_module.recompile()
+    program.graph_module.recompile()
 
 
 @contextmanager
-def unchanging(module: nn.Module) -> Iterator[None]:
-    """A context in which no parameter requires gradients; otherwise the graph would track gradients when it runs."""
+def without_gradients(module: nn.Module) -> Iterator[None]:
+    """Turn off the gradients of all parameters within the context; otherwise the graph would track gradients when it
+    runs."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     try:
         for parameter in trained:
@@ -98,7 +100,7 @@ def unchanging(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A context without torch's warnings about optional packages and its own deprecated calls."""
+    """Suppress torch's warnings about optional packages and its own deprecated calls within the context."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""Programs that read a whole text, as modules whose inputs are the tensors that the task's body reads, by name."""
+"""Programs that read a whole text: modules whose inputs are the tensors that the task's body reads, by name."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
+from clew.interop.signatures import SIZES, Program, Sizes, Tensors, random_tokens
 from clew.layers.context import Context, Pieces
 from clew.layers.embeddings import Segmented, Words
 from clew.sources.words import is_segmented, is_spelled
@@ -28,7 +28,7 @@ class Example:
     def __call__(self, sizes: Sizes) -> Tensors:
         tensors = read_tensors(self.body, sizes)
         if self.words:
-            starts, mask = drawn(1, sizes["batch"], sizes["words"])
+            starts, mask = random_tokens(1, sizes["batch"], sizes["words"])
             tensors |= {"starts": starts, "ends": starts + 1, "word_mask": mask}
         if self.texts == 2:
             second = read_tensors(self.body, {**sizes, "length": sizes["second"]})
@@ -46,10 +46,10 @@ class Reader(nn.Module):
         self.names = names
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.reads.call(as_given(self.task.body, dict(zip(self.names, tensors, strict=True)))))
+        return tuple(self.reads.call(traced_text(self.task.body, dict(zip(self.names, tensors, strict=True)))))
 
 
-def as_given(body: Any, tensors: Tensors) -> Traced:
+def traced_text(body: Any, tensors: Tensors) -> Traced:
     second = {name.removeprefix(SECOND): tensor for name, tensor in tensors.items() if name.startswith(SECOND)}
     texts = tuple(pieces_of(body, side) for side in (tensors, second) if side)
     return Traced(texts, tensors.get("word_mask", tensors["mask"]))
@@ -66,12 +66,12 @@ def reading(task: Any, reads: ReadingProgram) -> Program:
 
 
 def read_tensors(body: Any, sizes: Sizes) -> Tensors:
-    """Example inputs of a body for one text: tokens if it has a table of them, letters or segments if it reads those,
-    the same for a context body, and the mask."""
-    tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["length"])
+    """Return example inputs of a body for one text: tokens if it has a table of them, letters or segments if it reads
+    these, the same for a context body, and the mask."""
+    tokens, mask = random_tokens(body.vocabulary, sizes["batch"], sizes["length"])
     tensors = {} if body.embedding.tokens is None else {"tokens": tokens}
     if is_spelled(body):
-        letters, _ = drawn(LETTERS - 1, sizes["batch"] * sizes["length"], sizes["letters"])
+        letters, _ = random_tokens(LETTERS - 1, sizes["batch"] * sizes["length"], sizes["letters"])
         tensors["letters"] = (letters + 1).unflatten(0, tokens.shape)
     elif is_segmented(body):
         tensors["segments"] = torch.zeros_like(tokens)
@@ -82,8 +82,8 @@ def read_tensors(body: Any, sizes: Sizes) -> Tensors:
     return {**tensors, "mask": mask}
 
 
-def as_read(body: Any, tensors: Tensors) -> Tensor | Words | Segmented:
-    """The inputs in the form that a body takes."""
+def body_inputs(body: Any, tensors: Tensors) -> Tensor | Words | Segmented:
+    """Return the inputs in the form that a body takes."""
     other, letters = context_of(body), tensors.get("letters")
     if other is not None:
         inner = {name.removeprefix(CONTEXT): tensor for name, tensor in tensors.items() if name.startswith(CONTEXT)}
@@ -94,12 +94,12 @@ def as_read(body: Any, tensors: Tensors) -> Tensor | Words | Segmented:
 
 
 def context_of(body: Any) -> Any:
-    """The other body whose vectors this body reads for each word; None if there is none."""
+    """Return the other body whose vectors this body reads for each word; None if there is none."""
     return next((part.body for part in body.embedding.parts if isinstance(part, Context)), None)
 
 
 def pieces_of(body: Any, tensors: Tensors) -> Pieces:
-    """A text in the form that tasks take. A program that never reads the places of pieces gets the mask in their
-    stead."""
+    """Return a text in the form that tasks take. A program that never reads the places of pieces gets the mask
+    instead."""
     mask = tensors["mask"]
-    return Pieces(as_read(body, tensors), mask, tensors.get("starts", mask), tensors.get("ends", mask))
+    return Pieces(body_inputs(body, tensors), mask, tensors.get("starts", mask), tensors.get("ends", mask))

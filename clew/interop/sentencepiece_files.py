@@ -1,4 +1,4 @@
-"""Files of SentencePiece (Kudo and Richardson 2018): read and written as Protocol Buffers messages, and converted to
+"""SentencePiece files (Kudo and Richardson 2018): read and write them as Protocol Buffers messages, and convert them to
 tokenizers.
 
 A file is a message of fields, each a number and a value. Only the fields that affect encoding are read:
@@ -83,7 +83,7 @@ def read_sentencepiece(path: Path) -> SentencePieces:
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The numbers and values of a message's fields: integers, four or eight raw bytes, or byte strings."""
+    """Yield the numbers and values of a message's fields: integers, four or eight raw bytes, or byte strings."""
     place = 0
     while place < len(data):
         key, place = varint(data, place)
@@ -141,7 +141,7 @@ def write_sentencepiece(path: Path, contents: SentencePieces) -> None:
 
 
 def field(number: int, value: int | float | bytes) -> bytes:
-    """A field of a message: an integer, a float as four bytes, or a byte string."""
+    """Encode a field of a message: an integer, a float as four bytes, or a byte string."""
     if isinstance(value, bytes):
         return as_varint(number << 3 | 2) + as_varint(len(value)) + value
     return (
@@ -160,8 +160,8 @@ def as_varint(value: int) -> bytes:
 
 
 def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
-    """The contents of a unigram file that becomes this tokenizer; None if no file does, which converting it back
-    decides."""
+    """Return the contents of a unigram file for this tokenizer; None if converting them back does not give the same
+    tokenizer."""
     about = json.loads(tokenizer.to_str())
     model, splitting = about["model"], about["pre_tokenizer"] or {}
     if model["type"] != "Unigram" or splitting.get("type") != "Metaspace":
@@ -194,7 +194,7 @@ def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
 def tokenizer_of(
     contents: SentencePieces, pieces: Sequence[Piece] | None = None, unknown: int | None = None
 ) -> tokenizers.Tokenizer:
-    """A tokenizer that splits texts as SentencePiece does, with the file's pieces or the given ones."""
+    """Build a tokenizer that splits texts as SentencePiece does, with the pieces of the file or the given pieces."""
     pieces = contents.pieces if pieces is None else pieces
     unknown = contents.unknown if unknown is None else unknown
     build = unigram if contents.kind == UNIGRAM else byte_pairs
@@ -218,7 +218,8 @@ def unigram(contents: SentencePieces, pieces: Sequence[Piece], unknown: int) -> 
 
 
 def byte_pairs(contents: SentencePieces, pieces: Sequence[Piece], unknown: int) -> tokenizers.Tokenizer:
-    """Any two pieces whose concatenation is a piece are a merge; merges into better-scored pieces come first."""
+    """Build a BPE tokenizer. Any two pieces whose concatenation is a piece are a merge; merges into better-scored
+    pieces come first."""
     ids = {piece.text: id for id, piece in enumerate(pieces)}
     merges = []
     for piece in sorted(

@@ -1,4 +1,5 @@
-"""A state as named tensors, as a program takes and returns it: those that a step changes, and those that it only reads.
+"""A state as named tensors, as a program takes and returns it: tensors that a step changes, and tensors that it only
+reads.
 
 The rows of a program hold no packed documents. So only the count of a clock is kept, which all layers share, like the
 indices of keys.
@@ -25,35 +26,34 @@ Place = Callable[[str, Tensor], Tensor]
 class StateForm:
     """The names of the tensors of a body's states: `changed` by a step, or only `read`.
 
-    `example` is a state after some tokens. A tensor that several layers read has one name; one of `given` keeps the
-    name that it has there. `counts` says that the body's embedding reads the position count.
-    """
+    `example` is a state after some tokens. A tensor that several layers read has one name; a tensor in `shared` keeps
+    its name there. `counts` is True if the body's embedding reads the position count."""
 
-    def __init__(self, example: State, *, counts: bool, given: Mapping[str, Tensor] | None = None):
-        named = tensors_of(example)
-        first = {id(tensor): name for name, tensor in (given or {}).items()}
+    def __init__(self, example: State, *, counts: bool, shared: Mapping[str, Tensor] | None = None):
+        tensors = tensors_of(example)
+        first = {id(tensor): name for name, tensor in (shared or {}).items()}
         self.example = example
         self.same = {
-            name: first.setdefault(id(tensor), name) for name, tensor in named.items() if name.startswith(MEMORY)
+            name: first.setdefault(id(tensor), name) for name, tensor in tensors.items() if name.startswith(MEMORY)
         }
         self.read = list(dict.fromkeys(self.same.values()))
-        left_out = {DOCUMENT} if counts or INDEX in named else {DOCUMENT, COUNT}
-        self.changed = [name for name in named if name not in left_out and name not in self.same]
+        dropped = {DOCUMENT} if counts or INDEX in tensors else {DOCUMENT, COUNT}
+        self.changed = [name for name in tensors if name not in dropped and name not in self.same]
 
     def state(self, tensors: Mapping[str, Tensor], zeros: Tensor) -> State:
-        """The state made of these tensors, with `zeros` (batch,) for those without a name."""
+        """Return the state made of these tensors, with `zeros` (batch,) for those without a name."""
         return walk(self.example, lambda name, _: tensors.get(self.same.get(name, name), zeros))
 
 
 def tensors_of(state: State) -> dict[str, Tensor]:
-    """The tensors of a state by name; the first of several with the same name."""
+    """Return the tensors of a state by name; the first of several with the same name."""
     tensors: dict[str, Tensor] = {}
     walk(state, lambda name, tensor: tensors.setdefault(name, tensor))
     return tensors
 
 
 def walk(node: Any, place: Place, path: str = "") -> Any:
-    """A copy of the state in which each leaf is `place(name, tensor)`."""
+    """Return a copy of the state in which each leaf is `place(name, tensor)`."""
     if node is None:
         return None
     if isinstance(node, Tensor):

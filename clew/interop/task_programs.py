@@ -1,4 +1,5 @@
-"""The programs of a run: those that its task defines, as modules that can be traced. Knows no task by name."""
+"""The programs of a run: those that its task defines, as modules that can be traced. This file knows no task by
+name."""
 
 from typing import Any
 
@@ -12,7 +13,7 @@ from clew.tasks.uses.programs import ReadingProgram, SteppingProgram
 
 
 def programs_of(run: Run) -> list[Program]:
-    """The programs of the run's task. A task without any is refused, with the task's own reason."""
+    """Return the programs of the run's task. A task without programs raises a UserError with its own reason."""
     try:
         offered = run.task.programs() if hasattr(run.task, "programs") else default_programs(run)
         return [program for each in offered for program in modules_of(run.task, each)]

@@ -41,8 +41,8 @@ programs = {name: torch.export.load(program["file"]).module() for name, program 
 
 def run(name, tensors):
     inputs, outputs = ([port["name"] for port in about["programs"][name][side]] for side in ("inputs", "outputs"))
-    found = programs[name](*(torch.from_numpy(tensors[each]) for each in inputs))
-    return {each: tensor.numpy() for each, tensor in zip(outputs, found)}
+    results = programs[name](*(torch.from_numpy(tensors[each]) for each in inputs))
+    return {each: tensor.numpy() for each, tensor in zip(outputs, results)}
 """
     ),
 }
@@ -55,12 +55,12 @@ def read_tokenizer(role):
 """
 
 STEP = """
-def step(known, tokens):
+def step(tensors, tokens):
     ids = np.array([tokens])
     mask = np.ones_like(ids, dtype=bool)  # with several rows: False at padding
-    found = run("step", {**known, "tokens": ids, "mask": mask})
-    after = {name.replace("next.", "state.", 1): value for name, value in found.items() if name.startswith("next.")}
-    return {**known, **after}, int(found["log_probs"][0, -1].argmax())
+    results = run("step", {**tensors, "tokens": ids, "mask": mask})
+    after = {name.replace("next.", "state.", 1): value for name, value in results.items() if name.startswith("next.")}
+    return {**tensors, **after}, int(results["log_probs"][0, -1].argmax())
 """
 
 CONTINUE = """
@@ -119,7 +119,7 @@ tensors["word_mask"] = np.ones((1, len(words)), dtype=bool)
 """
 
 CONTEXT = """\
-other = read_tokenizer("context")  # of the context body, whose vectors are read too
+other = read_tokenizer("context")  # of the context body, whose vectors the model also reads
 read = other.encode(" ".join(words), add_special_tokens=FRAMED)
 ids = [*MARK, *read.ids, *MARK]
 tensors["context_tokens"], tensors["context_mask"] = np.array([ids]), np.ones((1, len(ids)), dtype=bool)
@@ -132,7 +132,7 @@ tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the
 
 
 def usage_of(run: Run, program: Program, to: str) -> str:
-    """The code that loads and runs a program."""
+    """Return the code that loads and runs a program."""
     tokenizers = [(role, each) for role, each in run.vocabularies.items() if isinstance(each, Tokenizer)]
     if not tokenizers:
         return f"{OPENINGS[to].strip()}\n\n\n{program.usage or shown_ports(program)}"
@@ -152,12 +152,12 @@ def usage_of(run: Run, program: Program, to: str) -> str:
 
 
 def shown_ports(program: Program) -> str:
-    """Code that prints the inputs and outputs, for a program that reads no text."""
+    """Return code that prints the inputs and outputs, for a program that reads no text."""
     return f'print(about["programs"]["{program.name}"])\n'
 
 
 def sentence_lines(run: Run, inputs: Sequence[str], role: str, tokenizer: Tokenizer) -> str:
-    """Code that makes `tensors` from a sentence, for a program with these inputs."""
+    """Return code that makes `tensors` from a sentence, for a program with these inputs."""
     lines = WORDS.replace("ROLE", role).replace("FRAMED", str(tokenizer.frame is not None))
     if "letters" in inputs:
         lines += 'tensors["letters"] = letters_of(words)\n'
@@ -171,7 +171,7 @@ def sentence_lines(run: Run, inputs: Sequence[str], role: str, tokenizer: Tokeni
 
 
 def context_lines(reader: WordReader) -> str:
-    """Code that makes the context body's inputs from the same words."""
+    """Return code that makes the context body's inputs from the same words."""
     tokenizer = reader.tokenizer
     lines = CONTEXT.replace("MARK", str([] if reader.mark is None else [reader.mark]))
     lines = lines.replace("FRAMED", str(tokenizer.frame is not None))
@@ -189,6 +189,6 @@ def context_lines(reader: WordReader) -> str:
 
 
 def sample_of(tokenizer: Tokenizer) -> str:
-    """Three words that the tokenizer knows, or three that it can split."""
+    """Return three words that the tokenizer knows, or three that it can split."""
     known = [token for token in tokenizer.tokens if token.isalpha()] if tokenizer.unit == "word" else []
     return " ".join(known[:3]) or "where is it"

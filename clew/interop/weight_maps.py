@@ -1,8 +1,8 @@
 """Weight maps from another program's tensors to clew's and back: lists of (their name, our names, a transform with its
 inverse).
 
-A map is written once and used both ways. A tensor that no entry names is refused, so that a checkpoint never loses a
-layer silently.
+A map is written once and used in both directions. A tensor that no entry names raises an error, so a checkpoint never
+loses a layer silently.
 """
 
 import re
@@ -18,14 +18,14 @@ Shape = tuple[int, ...]
 
 
 class Transform(NamedTuple):
-    """Convert one of their tensors to as many of ours as an entry names, and those back to one."""
+    """Converts one of their tensors to as many of ours as an entry names, and those back to one."""
 
     to_ours: Callable[[Tensor, int], Sequence[Tensor]]
     to_theirs: Callable[[Sequence[Tensor]], Tensor]
 
 
 class Entry(NamedTuple):
-    """`optional`: a second copy, which is always written, and read if it exists."""
+    """`optional` marks a second copy of a tensor, which is always written, and read if it exists."""
 
     theirs: str
     ours: tuple[str, ...]
@@ -38,8 +38,8 @@ def entry(theirs: str, *ours: str, transform: "Transform | None" = None, optiona
 
 
 def with_bias(theirs: str, *ours: str, transform: "Transform | None" = None) -> list[Entry]:
-    """The weight and the bias of a layer. The transform applies to the weight; a bias is copied, or split over several
-    layers."""
+    """Return the weight and the bias of a layer. The transform applies to the weight; a bias is copied, or split over
+    several layers."""
     weights, biases = (tuple(f"{name}.{part}" for name in ours) for part in ("weight", "bias"))
     return [
         Entry(f"{theirs}.weight", weights, transform or SAME),
@@ -48,7 +48,7 @@ def with_bias(theirs: str, *ours: str, transform: "Transform | None" = None) -> 
 
 
 def repeated(entries: Iterable[Entry], count: int) -> list[Entry]:
-    """The entries for each n below `count`: `{n}` in a name becomes n, `{2n+1}` becomes 2 n + 1."""
+    """Return the entries for each n below `count`: `{n}` in a name becomes n, `{2n+1}` becomes 2 n + 1."""
     templates = list(entries)
     return [
         each._replace(theirs=numbered(each.theirs, n), ours=tuple(numbered(name, n) for name in each.ours))
@@ -62,50 +62,51 @@ def numbered(name: str, n: int) -> str:
 
 
 def prefixed(prefix: str, entries: Iterable[Entry]) -> list[Entry]:
-    return [found._replace(theirs=prefix + found.theirs) for found in entries]
+    return [each._replace(theirs=prefix + each.theirs) for each in entries]
 
 
-def take(
+def read_tensors_into(
     entries: Iterable[Entry],
-    wanted: dict[str, Tensor],
-    there: Mapping[str, Shape],
+    targets: dict[str, Tensor],
+    shapes_there: Mapping[str, Shape],
     read: Callable[[str], Tensor],
     where: str,
 ) -> None:
-    """Fill `wanted` with a checkpoint's tensors, one at a time. A tensor that is missing or has another shape is
-    refused before it is read."""
+    """Fill `targets` with a checkpoint's tensors, one at a time. A tensor that is missing or has another shape raises a
+    UserError before it is read."""
     for theirs, ours, transform, optional in entries:
-        if theirs not in there and optional:
+        if theirs not in shapes_there and optional:
             continue
-        if theirs not in there:
+        if theirs not in shapes_there:
             raise UserError(f"{where} has no tensor {theirs}, which its config requires; copy the checkpoint again")
-        shapes = [tuple(wanted[name].shape) for name in ours]
-        expected = tuple(transform.to_theirs([wanted[name] for name in ours]).shape)
-        if there[theirs] != expected:
+        shapes = [tuple(targets[name].shape) for name in ours]
+        expected = tuple(transform.to_theirs([targets[name] for name in ours]).shape)
+        if shapes_there[theirs] != expected:
             raise UserError(
-                f"{where}: the tensor {theirs} has the shape {shown_shape(there[theirs])}, but its config requires "
-                f"{shown_shape(expected)}; copy the checkpoint again"
+                f"{where}: the tensor {theirs} has the shape {shown_shape(shapes_there[theirs])}, but its config"
+                f" requires {shown_shape(expected)}; copy the checkpoint again"
             )
         tensor = read(theirs)
         for name, part, shape in zip(ours, transform.to_ours(tensor, len(ours)), shapes, strict=True):
             assert tuple(part.shape) == shape, name
-            wanted[name].copy_(part)
+            targets[name].copy_(part)
 
 
-def give(entries: Iterable[Entry], ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors from ours. A second copy is cloned, since safetensors refuses tensors that share memory."""
-    given = ((found, found.transform.to_theirs([ours[name] for name in found.ours]).contiguous()) for found in entries)
-    return {found.theirs: tensor.clone() if found.optional else tensor for found, tensor in given}
+def their_tensors(entries: Iterable[Entry], ours: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Convert our tensors to theirs. A second copy is cloned, since safetensors refuses tensors that share memory."""
+    converted = ((each, each.transform.to_theirs([ours[name] for name in each.ours]).contiguous()) for each in entries)
+    return {each.theirs: tensor.clone() if each.optional else tensor for each, tensor in converted}
 
 
 def check_all_used(names: Iterable[str], entries: Iterable[Entry], leftovers: Sequence[str], where: str) -> list[str]:
-    """The unused tensors that match the patterns `leftovers`; any other tensor that no entry names is refused."""
-    used = {found.theirs for found in entries}
+    """Return the unused tensors that match the patterns `leftovers`. Any other tensor that no entry names raises a
+    UserError."""
+    used = {each.theirs for each in entries}
     unused = sorted(set(names) - used)
     left = [name for name in unused if any(re.fullmatch(pattern, name) for pattern in leftovers)]
     if unknown := sorted(set(unused) - set(left)):
         raise UserError(
-            f"{where} has {len(unknown)} tensor{'s' if len(unknown) > 1 else ''} that clew has no place for:"
+            f"{where} has {len(unknown)} tensor{'s' if len(unknown) > 1 else ''} that clew cannot use:"
             f" {few_of(unknown)}; the model computes more than its architecture says"
         )
     return left
@@ -116,7 +117,7 @@ def shown_shape(shape: Iterable[int]) -> str:
 
 
 def rows_from(first: int) -> Transform:
-    """The rows of a table from `first` on; earlier rows are never looked up, and are written as zeros."""
+    """Take the rows of a table from `first` on; earlier rows are never looked up, and are written as zeros."""
 
     def back(ours: Sequence[Tensor]) -> Tensor:
         return torch.cat([ours[0].new_zeros(first, ours[0].shape[1]), ours[0]])
@@ -126,7 +127,7 @@ def rows_from(first: int) -> Transform:
 
 SAME = Transform(lambda theirs, count: [theirs], lambda ours: ours[0])
 TURNED = Transform(lambda theirs, count: [theirs.mT], lambda ours: ours[0].mT)
-"""The transpose, for a program that multiplies from the other side."""
+"""The transpose, for programs that multiply from the other side."""
 SPLIT = Transform(lambda theirs, count: theirs.chunk(count), lambda ours: torch.cat(list(ours)))
 """One tensor that holds several of our layers."""
 SPLIT_TURNED = Transform(lambda theirs, count: theirs.mT.chunk(count), lambda ours: torch.cat(list(ours)).mT)

@@ -152,7 +152,7 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
             "CNN_proj/b_proj": None
         },
         "projection.weight have the shape 4 x 8, but the options require 4 x 7": {"CNN_proj/W_proj": (8, 4)},
-        "has weights that clew has no place for: CNN/W_cnn_2": {"CNN/W_cnn_2": (1, 1)},
+        "has weights that clew cannot use: CNN/W_cnn_2": {"CNN/W_cnn_2": (1, 1)},
         "should have 261 rows": {"char_embed": (262, 3)},
     }
     for complaint, changed in faults.items():

@@ -129,9 +129,9 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "another kind of position": (
         fields(position_embedding_type="relative_key"),
-        r"position_embedding_type is 'relative_key'; clew computes this architecture with 'absolute' only",
+        r"position_embedding_type is 'relative_key'; clew supports only 'absolute' for this architecture",
     ),
-    "a decoder": (fields(is_decoder=True), r"is_decoder is True; clew computes this architecture with False only"),
+    "a decoder": (fields(is_decoder=True), r"is_decoder is True; clew supports only False for this architecture"),
     "another activation": (
         fields(hidden_act="quick_gelu"),
         r"hidden_act is 'quick_gelu'; clew knows gelu, gelu_python",
@@ -142,7 +142,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "fewer layers than tensors": (
         fields(num_hidden_layers=1),
-        r"16 tensors that clew has no place for: bert.encoder.layer.1",
+        r"16 tensors that clew cannot use: bert.encoder.layer.1",
     ),
     "more layers than tensors": (
         fields(num_hidden_layers=3),
@@ -152,7 +152,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         tensors(**{BIAS: torch.zeros(7)}),
         r"cls.predictions.bias has the shape 7, but its config requires 54",
     ),
-    "a tensor too many": (tensors(bert__gate=torch.zeros(2)), r"1 tensor that clew has no place for: bert.gate"),
+    "a tensor too many": (tensors(bert__gate=torch.zeros(2)), r"1 tensor that clew cannot use: bert.gate"),
     "a tensor too few": (tensors(**{BIAS: None}), r"has no tensor cls.predictions.bias"),
     "a tied weight that is another": (
         tensors(cls__predictions__decoder__weight=torch.ones(54, 16)),
@@ -223,8 +223,8 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "an absolute path": (index("/etc/passwd"), r"names '/etc/passwd', which is outside"),
     "a vocabulary of a million millions": (
         fields(vocab_size=10**12),
-        r"vocab_size \(1000000000000\) is above 54: no tensor of the checkpoint has a side as long; copy the checkpoint"
-        " again",
+        r"vocab_size \(1000000000000\) is above 54: no side of any tensor of the checkpoint is as long; copy the"
+        " checkpoint again",
     ),
     "a width of a thousand millions": (
         fields(hidden_size=10**9, num_attention_heads=1),
@@ -237,7 +237,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a thousand million layers": (fields(num_hidden_layers=10**9), r"num_hidden_layers \(1000000000\) is above 54"),
     "a thousand million positions": (
         fields(max_position_embeddings=10**9),
-        r"max_position_embeddings \(1000000000\) is above 16,777,216: clew reads texts of at most so many tokens",
+        r"max_position_embeddings \(1000000000\) is above 16,777,216: clew reads texts of at most that many tokens",
     ),
     "a number of a thousand digits": (
         fields(vocab_size=10**1000),

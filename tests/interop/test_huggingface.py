@@ -190,6 +190,16 @@ def test_a_mistral_whose_window_cuts_is_refused(given: dict[str, Any], tmp_path:
         import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
 
+def test_an_unknown_rotary_scaling_is_refused(tmp_path: Path) -> None:
+    make("LlamaForCausalLM", tmp_path / "theirs")
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rope_parameters": {"rope_type": "longrope"}}))
+    with pytest.raises(
+        UserError, match="the rotary scaling 'longrope' is not known; clew knows default, linear, dynamic, llama3, yarn"
+    ):
+        import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+
+
 def test_a_text_ends_where_the_checkpoint_ends_it(tmp_path: Path) -> None:
     make("GPT2LMHeadModel", tmp_path / "theirs")
     import_checkpoint(tmp_path / "theirs", tmp_path / "plain")

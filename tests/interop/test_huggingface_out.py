@@ -11,7 +11,7 @@ from clew.interop.exporting import export_run
 from clew.interop.huggingface.writing import write_huggingface
 from clew.runs.build import build_task
 from clew.runs.config import EmbeddingConfig, resolve
-from clew.runs.loaded import Run
+from clew.runs.loaded import Run, load_run
 from clew.text.labels import Labels
 from clew.text.train import framed_as_bert, train_bpe, train_character, train_word, train_wordpiece
 from tests.interop.checkpoints import TEXTS, randomised, transformers
@@ -104,6 +104,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+REFUSED |= {
+    "BertModel has no counterpart of this run's pooling.inner.bias, .*; use format='onnx' or format='torch'": (
+        "wordpiece",
+        {"family": "bert"},
+        {"name": "representation", "pooling": "attention"},
+    ),
+}
 DYNAMIC = {"name": "dynamic", "original_max_length": 32}
 REFUSED |= {
     r"starts at model.max_length \(64\), but this run's starts at original_max_length \(32\); use format='onnx' or"
@@ -135,6 +142,15 @@ def test_embeddings_that_no_class_of_theirs_has_are_refused(tmp_path: Path) -> N
         match="GPT2LMHeadModel embeds tokens only, but this run reads more .the section embedding.; use format='onnx'",
     ):
         write_huggingface(run, tmp_path)
+
+
+def test_an_adapter_is_merged_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[1] / "runs" / "frozen" / "format-1")
+    with pytest.raises(
+        UserError,
+        match="run is an adapter of another run's weights; `clew runs merge .*run --out DIR` merges both into one run",
+    ):
+        write_huggingface(load_run("classification_adapter/run", device="cpu"), tmp_path)
 
 
 def test_the_card_of_a_tagger_tells_words_with_the_tags_that_clew_writes(

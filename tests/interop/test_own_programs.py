@@ -180,7 +180,7 @@ class OneOutput(torch.nn.Module):
 def test_a_task_without_a_body_is_refused(run: Run) -> None:
     with pytest.raises(
         UserError,
-        match="Linear defines no programs, and has no `body` that reads tokens, whose vectors could be exported",
+        match="Linear defines no programs, and has no `body` that reads tokens and whose vectors could be exported",
     ):
         programs_of(Run(run.folder, run.config, run.vocabularies, torch.nn.Linear(1, 1)))
 

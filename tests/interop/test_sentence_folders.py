@@ -98,7 +98,10 @@ def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
     (tmp_path / MODULES).write_text(
         json.dumps([{"type": "a.Transformer", "path": ""}, {"type": "a.Dense", "path": "1"}])
     )
-    with pytest.raises(UserError, match="this file has Transformer, Dense"):
+    with pytest.raises(
+        UserError,
+        match="clew reads Transformer, Pooling and, optionally, Normalize, in this order; this file has Transformer, D",
+    ):
         sentence_task(tmp_path, None)  # type: ignore[arg-type]
     (tmp_path / MODULES).write_text(json.dumps([{"type": "a.Transformer"}]))
     with pytest.raises(

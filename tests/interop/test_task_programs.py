@@ -68,7 +68,7 @@ def test_a_state_that_does_not_begin_with_zeros_is_refused(tmp_path: Path) -> No
     run = untrained("lstm", tmp_path / "run")
     cell = next(part for part in run.task.modules() if isinstance(part, LSTM))
     cell.initial_state = lambda batch_size, memory=None, *, like: LSTMState(*like.new_ones(2, batch_size, 8))
-    with pytest.raises(UserError, match="a program starts from a state of zeros, which a layer of this model does not"):
+    with pytest.raises(UserError, match="a program starts with a state of zeros, but a layer of this model does not"):
         programs_of(run)
 
 

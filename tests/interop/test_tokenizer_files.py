@@ -102,6 +102,21 @@ def test_pieces_have_the_ids_that_each_kind_of_checkpoint_gives_them(tmp_path: P
     assert (xlm.pad, xlm.end, xlm.mask) == (1, 2, theirs.get_piece_size() + 1)
 
 
+def test_a_file_without_the_tokens_around_a_text_is_refused(tmp_path: Path) -> None:
+    pieces = {"model_type": "unigram", "vocab_size": 45, "bos_id": -1, "eos_id": -1}
+    path = learn(TEXTS, tmp_path / "tokenizer", **pieces)
+    with pytest.raises(
+        UserError, match="does not have the tokenizer's token '<s>'; set its bos_token in tokenizer_config.json"
+    ):
+        read_tokenizer(tmp_path, "llama")
+    path.rename(tmp_path / "sentencepiece.bpe.model")
+    with pytest.raises(
+        UserError,
+        match="does not have the tokens <s> and </s>, which enclose a text; it is not this model's file: copy it",
+    ):
+        read_tokenizer(tmp_path, "camembert")
+
+
 def test_camembert_has_its_own_tokens_before_the_pieces_of_its_file(tmp_path: Path) -> None:
     learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=45).rename(tmp_path / "sentencepiece.bpe.model")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))

@@ -1,4 +1,5 @@
-"""Folders in the format of Hugging Face's `transformers`. ARCHITECTURES lists those that clew knows, one file each."""
+"""Folders in the format of Hugging Face's `transformers`. ARCHITECTURES lists the known architectures, one file
+each."""
 
 from clew.interop.huggingface.architecture import Architecture
 from clew.interop.huggingface.bert import BERT

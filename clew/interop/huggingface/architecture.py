@@ -1,4 +1,4 @@
-"""The description of one architecture: how its config is read and written, and how its tensors map to clew's."""
+"""Describe one architecture: how its config is read and written, and how its tensors map to clew's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 BIAS = "output.bias"
-"""If their output layer has no bias, ours is set to 0. Other tensors that they lack belong to the task and keep their
-initial values."""
+"""If their output layer has no bias, ours is set to 0. Other tensors that a checkpoint lacks belong to the task and
+keep their initial values."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Understood:
 
 @dataclass(frozen=True)
 class TaskRead:
-    """The output layer in a checkpoint's config: the section task without its name, labels, and fields of other
+    """The output layer in a checkpoint's config: the section task without its name, the labels, and fields of other
     sections."""
 
     task: dict[str, Any]
@@ -47,8 +47,8 @@ class Head:
     used for export.
 
     `read(checkpoint, model)` reads a config, given the body's section `model`; `entries(task)` is its weight map;
-    `write(model, task, out)` gives its fields in the config of an exported run, or refuses a run that they cannot
-    express.
+    `write(model, task, out)` returns its fields in the config of an exported run, or raises a UserError if they cannot
+    express the run.
     """
 
     names: tuple[str, ...]
@@ -61,12 +61,12 @@ class Head:
 class Architecture:
     """One architecture. `heads` are its output layers in `transformers`, by clew's name of the task.
 
-    `read(checkpoint)` gives the section of the body; `entries(model)` is the body's weight map; `write(model, out)`
-    gives the body's fields in the config of an exported run; `reorder(model, tensors)` permutes the features of a run
-    as the architecture needs them. `prefix` starts the names of the body's tensors under an output layer, and `outputs`
-    is a pattern of all other names. `leftovers` are patterns of tensors that are not needed, `spare` of weights that a
-    class may have without using; `copies` maps tied tensors to their originals, and `made` are patterns of clew's
-    tensors that no checkpoint has.
+    `read(checkpoint)` returns the section of the body; `entries(model)` is the body's weight map; `write(model, out)`
+    returns the body's fields in the config of an exported run; `reorder(model, tensors)` permutes the features of a run
+    as the architecture needs them. With an output layer, the names of the body's tensors begin with `prefix`, and
+    `outputs` is a pattern of all other names. `leftovers` are patterns of tensors that are not needed, `spare` of
+    weights that a class may have without using them; `copies` maps tied tensors to their originals, and `added` are
+    patterns of clew's tensors that no checkpoint has.
     """
 
     heads: Mapping[str, Head]
@@ -79,11 +79,11 @@ class Architecture:
     leftovers: tuple[str, ...] = ()
     spare: tuple[str, ...] = ()
     copies: Mapping[str, str] = field(default_factory=dict)
-    made: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Maps each of their classes to clew's task."""
+        """Clew's task for each of their classes."""
         return {name: task for task, head in self.heads.items() for name in head.names}
 
     def understand(self, checkpoint: Checkpoint, name: str) -> Understood:
@@ -94,26 +94,26 @@ class Architecture:
         return Understood(model, {"name": task, **head.task}, vocabulary, head.labels, head.sections)
 
     def all_entries(self, model: Any, task: Any) -> list[Entry]:
-        """The weight map of a run with these sections."""
+        """Return the weight map of a run with these sections."""
         return [*self.entries(model), *self.heads[task.name].entries(task)]
 
     def config(self, model: Any, task: Any, out: "Outgoing") -> dict[str, Any]:
-        """The config of a run; settings that it cannot express are refused."""
+        """Return the config of a run; raise a UserError for settings that it cannot express."""
         return {**self.write(model, out), **self.heads[task.name].write(model, task, out)}
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """What an architecture's `write` needs of a run besides its model and task."""
+    """The parts of a run that `write` needs besides the sections model and task."""
 
     name: str
     tokenizer: Tokenizer
     labels: Labels | None
 
 
-def only(section: Section, architecture: str, **wanted: Any) -> None:
-    """Refuse a run with settings that an architecture has no field for."""
-    for name, values in wanted.items():
+def check_supported(section: Section, architecture: str, **supported: Any) -> None:
+    """Raise a UserError if a run has settings for which an architecture has no field."""
+    for name, values in supported.items():
         value = getattr(section, name)
         if value not in (values if isinstance(values, tuple) else (values,)):
             what = getattr(section, "family", None) or getattr(section, "name", "")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, only
+from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, check_supported
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.huggingface.heads import answerer, classifier, embedder, filler, tagger
@@ -36,7 +36,7 @@ MASKED = filler(
 NEXT_SENTENCE = with_bias("cls.seq_relationship", "next_sentence")
 POOLER = with_bias("bert.pooler.dense", "pooling.dense")
 POOLER_FIELDS = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head", "type")
-"""Fields in the configs of the first release, which nothing reads."""
+"""Unused fields in the configs of the first release."""
 
 
 def embedding_entries(model: BERTConfig, positions: Transform | None = None) -> list[Entry]:
@@ -72,7 +72,7 @@ def write_masked(model: BERTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
 
 
 def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dict[str, Any]:
-    """The section model of BERT and its successors; the first `skipped` positions are never used."""
+    """Return the section model of BERT and its successors; the first `skipped` positions are never used."""
     fields.expect("is_decoder", False)
     fields.expect("add_cross_attention", False)
     fields.expect("position_embedding_type", "absolute")
@@ -101,7 +101,7 @@ def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dic
 
 
 def written_body(model: BERTConfig, *, skipped: int = 0) -> dict[str, Any]:
-    only(model, "BERT", position="learned", activation=tuple(THEIR_ACTIVATIONS))
+    check_supported(model, "BERT", position="learned", activation=tuple(THEIR_ACTIVATIONS))
     return {
         "hidden_size": model.dim,
         "num_hidden_layers": model.num_layers,
@@ -137,7 +137,7 @@ BERT = Architecture(
     entries=entries,
     write=write,
     outputs=r"cls\.|classifier\.|qa_outputs\.",
-    made=(r"answer\..*", r"threshold"),
+    added=(r"answer\..*", r"threshold"),
     leftovers=(r"bert\.embeddings\.position_ids", r"cls\.predictions\.decoder\.(weight|bias)"),
     spare=(r"bert\.pooler\.dense\.(weight|bias)",),
     copies={

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clew.interop.huggingface.architecture import Architecture, Outgoing, only
+from clew.interop.huggingface.architecture import Architecture, Outgoing, check_supported
 from clew.interop.huggingface.bert import ATTENTION, NETWORK, embedding_entries
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS
 from clew.interop.huggingface.folders import Checkpoint
@@ -47,7 +47,9 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def write(model: BERTConfig, out: Outgoing) -> dict[str, Any]:
-    only(model, "DistilBERT", position="learned", norm_eps=1e-12, num_segments=0, activation=("gelu", "relu"))
+    check_supported(
+        model, "DistilBERT", position="learned", norm_eps=1e-12, num_segments=0, activation=("gelu", "relu")
+    )
     return {
         "model_type": "distilbert",
         "dim": model.dim,
@@ -92,7 +94,7 @@ DISTILBERT = Architecture(
     entries=entries,
     write=write,
     outputs=r"vocab_|pre_classifier\.|classifier\.|qa_outputs\.",
-    made=(r"answer\..*", r"threshold"),
+    added=(r"answer\..*", r"threshold"),
     leftovers=(r"distilbert\.embeddings\.position_ids", r"vocab_projector\.weight"),
     copies={"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"},
 )

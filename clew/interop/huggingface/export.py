@@ -14,7 +14,7 @@ from clew.runs.loaded import Run
 def export_huggingface(run: Run, folder: Path, options: ExportOptions) -> None:
     write_huggingface(run, folder)
     form, name = FORMS[run.config.task.name], read_json(folder / CONFIG)["architectures"][0]
-    form.beside(run, folder)
+    form.extra_files(run, folder)
     write_text(
         folder / "README.md", model_card(run, library="transformers", usage=form.usage(run, name), options=options)
     )

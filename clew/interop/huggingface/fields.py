@@ -1,5 +1,5 @@
-"""The fields of a config.json. Each is read with its type, or checked to have a value that clew supports; unread fields
-are reported."""
+"""The fields of a config.json. Each is read with a type check, or checked against the values that clew supports. Unread
+fields are reported."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,11 +50,11 @@ HARMLESS = {
     "use_cache",
     "vocab_size",
 }
-"""Fields that do not affect what a model computes, or that are read elsewhere."""
+"""Fields that do not affect the outputs of a model, or that are read elsewhere."""
 
 
 class Fields:
-    """The fields, with a record of which were read."""
+    """The fields of a config, with a record of those that were read."""
 
     def __init__(self, values: Mapping[str, Any], path: Path):
         self.values = values
@@ -64,7 +64,7 @@ class Fields:
         """The longest side of any tensor, once known; no size of the model can exceed it."""
 
     def get(self, name: str, kind: type, default: Any = MISSING) -> Any:
-        """The value of a field, which is required without a default. An integer is accepted as a float."""
+        """Return the value of a field, which is required if there is no default. An integer is accepted as a float."""
         self.asked.add(name)
         value = self.values.get(name, MISSING)
         if value is MISSING or (value is None and default is not MISSING):
@@ -84,50 +84,50 @@ class Fields:
         return value
 
     def check_size(self, name: str, value: int) -> None:
-        """Refuse a size larger than any tensor of the checkpoint, before anything of that size is built."""
+        """Reject a size larger than any tensor of the checkpoint, before anything of that size is built."""
         most = MOST_POSITIONS if name in COMPUTED else self.largest
         if most is not None and value > most:
             why = (
-                "clew reads texts of at most so many tokens"
+                "clew reads texts of at most that many tokens"
                 if name in COMPUTED
-                else "no tensor of the checkpoint has a side as long"
+                else "no side of any tensor of the checkpoint is as long"
             )
             raise UserError(f"{self.path}: {name} ({shown(value)}) is above {most:,}: {why}; copy the checkpoint again")
 
     def expect(self, name: str, *supported: Any, default: Any = MISSING) -> Any:
-        """The value of a field of which clew supports only some values; the default, for a missing field or null, is
-        the first of them."""
+        """Return the value of a field for which clew supports only some values. The default, for a missing field or
+        null, is the first of them."""
         self.asked.add(name)
         value = self.values.get(name)
         if value is None:
             value = supported[0] if default is MISSING else default
         if not any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in supported):
             known = " or ".join(shown(each) for each in supported)
-            raise UserError(f"{self.path}: {name} is {shown(value)}; clew computes this architecture with {known} only")
+            raise UserError(f"{self.path}: {name} is {shown(value)}; clew supports only {known} for this architecture")
         return value
 
     def choose(self, name: str, table: Mapping[str, str], default: str) -> str:
-        """Our name for the value of a field."""
+        """Return our name for the value of a field."""
         value = self.get(name, str, default)
         if value not in table:
             raise UserError(f"{self.path}: {name} is {shown(value)}; clew knows {', '.join(table)}")
         return table[value]
 
     def skip(self, *names: str) -> None:
-        """Mark fields that do not affect what a trained model computes as read."""
+        """Mark fields that do not affect a trained model's outputs as read."""
         self.asked |= set(names)
 
     def unread(self) -> list[str]:
         return sorted(set(self.values) - self.asked - HARMLESS)
 
     def check(self, rule: bool, sentence: str) -> None:
-        """Refuse fields that contradict each other."""
+        """Raise a UserError if fields contradict each other."""
         if not rule:
             raise UserError(f"{self.path}: {sentence}")
 
 
 COMPUTED = {"max_position_embeddings"}
-"""Sizes that need not be sizes of a tensor, since some positions are computed."""
+"""Sizes that need not be sizes of a tensor, since some position encodings are computed."""
 MOST_POSITIONS = 2**24
 SIGNED = {
     "type_vocab_size",

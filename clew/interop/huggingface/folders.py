@@ -1,4 +1,4 @@
-"""A folder written by `transformers`: its config, and its tensors in one or several safetensors files. Nothing is
+"""Read a folder written by `transformers`: its config, and its tensors in one or several safetensors files. Nothing is
 unpickled."""
 
 import math
@@ -22,7 +22,7 @@ GENERATION = "generation_config.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 READABLE = {"F64", "F32", "F16", "BF16"}
 OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-"""The names of norm weights in the first published models, with today's."""
+"""The names of norm weights in the first published models, and their current names."""
 
 
 class Checkpoint:
@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the tensors."""
+    """Return the files that hold the tensors."""
     if (folder / WEIGHTS).is_file():
         return [inside(folder, WEIGHTS, folder / WEIGHTS)]
     if not (folder / INDEX).is_file():
@@ -98,14 +98,14 @@ def weight_files(folder: Path) -> list[Path]:
             raise pickled(path)
         files.append(path)
     for path in files:
-        there = {name for name, *_ in tensors_in(path)}
-        if lacking := sorted(name for name, file in weights.items() if file == path.name and name not in there):
+        stored_names = {name for name, *_ in tensors_in(path)}
+        if lacking := sorted(name for name, file in weights.items() if file == path.name and name not in stored_names):
             raise UserError(f"{path} has no tensor {lacking[0]}, which {INDEX} lists; copy the shards again")
     return files
 
 
 def inside(folder: Path, name: str, source: Path) -> Path:
-    """The path of a checkpoint's file, which must lie in the folder or, in the cache of the Hugging Face hub, where
+    """Return the path of a checkpoint's file. It must be in the folder or, in the cache of the Hugging Face hub, whose
     files are links, in the cache of the same model."""
     root = folder.resolve()
     if root.parent.name == "snapshots":
@@ -119,7 +119,7 @@ def inside(folder: Path, name: str, source: Path) -> Path:
 
 
 def tensors_in(path: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Names, types and shapes from the header of a file."""
+    """Yield names, types and shapes from the header of a file."""
     check_regular(path)
     try:
         with safe_open(path, "pt") as file:
@@ -138,11 +138,11 @@ def cut_short(path: Path, error: Exception) -> UserError:
 
 
 def pickled(path: Path) -> UserError:
-    """The error for a file that may run code when it is loaded, with a way to convert it."""
+    """Return the error for a file that may run code when it is loaded; it tells how to convert the file."""
     folder = path.parent
     names = read_object(folder / CONFIG).get("architectures") if (folder / CONFIG).is_file() else None
     name = names[0] if isinstance(names, list) and names else None
-    if not isinstance(name, str) or not name.isidentifier():  # the name goes into a command
+    if not isinstance(name, str) or not name.isidentifier():  # the name becomes part of a command
         return UserError(
             f"{path} may be a pickle, which can run code when loaded; if you trust it, load it with the program that"
             " wrote it and save its tensors with safetensors.torch.save_file(tensors, 'model.safetensors')"

@@ -23,7 +23,7 @@ from transformers import AutoTokenizer, {name}
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = {name}.from_pretrained(".").eval()
 with torch.no_grad():
-    found = {call}
+    output = {call}
 print({shown})
 """
 TAGS = """
@@ -67,7 +67,7 @@ def tag_lines(run: Run, name: str) -> str:
 def one_tokenizer(
     path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, labels: str = "labels"
 ) -> dict[str, Any]:
-    """The tokenizer, and the labels by their role if there are any."""
+    """Read the tokenizer, and the labels if there are any, by role."""
     kind = checkpoint.config.get("model_type", str, "")
     where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
     tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
@@ -75,14 +75,14 @@ def one_tokenizer(
 
 
 def two_tokenizers(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood) -> dict[str, Any]:
-    """The tokenizers of the source and of the target."""
+    """Read the tokenizers of the source and of the target."""
     source, target = marian_tokenizers(folder)
     sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
     return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}
 
 
 def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, Any]:
-    """The section decoding of a checkpoint whose texts end with tokens other than the tokenizer's end token."""
+    """Return the section decoding of a checkpoint whose texts end with other tokens than the tokenizer's end token."""
     tokenizer: Tokenizer = vocabularies["tokenizer"]
     path = checkpoint.folder / GENERATION
     fields = {**checkpoint.config.values, **(read_object(path) if path.is_file() else {})}
@@ -99,8 +99,8 @@ def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, An
 
 
 def searched(decoding: DecodingConfig) -> dict[str, Any]:
-    """The fields of a translator's search. Their length includes the decoder's start token. Their search divides scores
-    by a power of the length, and has no coverage penalty."""
+    """Return the fields of a translator's search. The length in transformers includes the decoder's start token. The
+    search there divides scores by a power of the length, and has no coverage penalty."""
     fields: dict[str, Any] = {"num_beams": 1, "max_length": decoding.max_new + 1}
     if decoding.method != "beam":
         return fields
@@ -115,16 +115,16 @@ def sentence_files(run: Run, folder: Path) -> None:
 @dataclass(frozen=True)
 class Form:
     """The files of one task. `usage(run, name)` is Python code that runs a model of their class `name`. `vocabularies`
-    reads those of a checkpoint, `sections` the sections of a config other than body and task; `pairs` says that the
-    user may ask for two texts together. `generation` gives the fields of generation_config.json, if that is written;
-    `beside` writes further files."""
+    reads those of a checkpoint, `sections` the sections of a config other than body and task; `pairs` is True if the
+    user may choose to read two texts together. `generation` returns the fields of generation_config.json, if that is
+    written; `extra_files` writes further files."""
 
     usage: Callable[[Run, str], str]
     vocabularies: Callable[[Path, Path, Checkpoint, Understood], dict[str, Any]] = one_tokenizer
     sections: Callable[[Checkpoint, dict[str, Any]], dict[str, Any]] = lambda checkpoint, vocabularies: {}
     pairs: bool = False
     generation: Callable[[DecodingConfig], dict[str, Any]] | None = None
-    beside: Callable[[Run, Path], None] = lambda run, folder: None
+    extra_files: Callable[[Run, Path], None] = lambda run, folder: None
 
 
 FORMS: dict[str, Form] = {
@@ -132,7 +132,7 @@ FORMS: dict[str, Form] = {
         partial(
             lines,
             'model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=20)',
-            "tokenizer.decode(found[0])",
+            "tokenizer.decode(output[0])",
         ),
         sections=ending,
         generation=lambda decoding: {},
@@ -141,27 +141,27 @@ FORMS: dict[str, Form] = {
         partial(
             lines,
             'model.generate(**tokenizer("where is it", return_tensors="pt"))',
-            "tokenizer.decode(found[0], skip_special_tokens=True)",
+            "tokenizer.decode(output[0], skip_special_tokens=True)",
         ),
         vocabularies=two_tokenizers,
         generation=searched,
     ),
     "classification": Form(
-        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).logits', "found"), pairs=True
+        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).logits', "output"), pairs=True
     ),
     "tagging": Form(tag_lines, vocabularies=partial(one_tokenizer, labels="tags")),
     "masked_language_model": Form(
-        partial(lines, 'model(**tokenizer(f"the {tokenizer.mask_token} sat", return_tensors="pt"))', "found[0].shape")
+        partial(lines, 'model(**tokenizer(f"the {tokenizer.mask_token} sat", return_tensors="pt"))', "output[0].shape")
     ),
     "question_answering": Form(
         partial(
             lines,
             'model(**tokenizer("a question", "a passage", return_tensors="pt"))',
-            "found.start_logits, found.end_logits",
+            "output.start_logits, output.end_logits",
         )
     ),
     "representation": Form(
-        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).last_hidden_state', "found.shape"),
-        beside=sentence_files,
+        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).last_hidden_state', "output.shape"),
+        extra_files=sentence_files,
     ),
 }

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clew.interop.huggingface.architecture import Architecture, Outgoing, only
+from clew.interop.huggingface.architecture import Architecture, Outgoing, check_supported
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.huggingface.heads import classifier, embedder, writer
@@ -53,7 +53,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def write(model: GPTConfig, out: Outgoing) -> dict[str, Any]:
-    only(
+    check_supported(
         model, "GPT-2", position="learned", score="scaled", window=None, bias=True, activation=tuple(THEIR_ACTIVATIONS)
     )
     return {
@@ -88,7 +88,7 @@ GPT2 = Architecture(
     entries=entries,
     write=write,
     outputs=r"lm_head\.|score\.",
-    made=(r"answer\..*", r"output\.bias"),
+    added=(r"answer\..*", r"output\.bias"),
     leftovers=(r"transformer\.h\.\d+\.attn\.(bias|masked_bias)", r"lm_head\.weight"),
     copies={"lm_head.weight": "transformer.wte.weight"},
 )

@@ -1,4 +1,4 @@
-"""Output layers shared by several architectures: one function each, from the names of classes and tensors to a
+"""Output layers that several architectures share: one function for each, from the names of classes and tensors to a
 `Head`."""
 
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from clew.core.errors import UserError, shown
 from clew.core.tag_schemes import OUTSIDE, is_phrase_tag
-from clew.interop.huggingface.architecture import Head, Outgoing, TaskRead, only
+from clew.interop.huggingface.architecture import Head, Outgoing, TaskRead, check_supported
 from clew.interop.huggingface.fields import Fields
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.weight_maps import Entry, entry, with_bias
@@ -17,12 +17,12 @@ DROPOUT = "classifier_dropout"
 
 
 def nothing(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
-    """The config fields of a head that has none."""
+    """Return no config fields, for a head that has none."""
     return {}
 
 
 def labels_of(fields: Fields) -> Labels:
-    """The names of the labels by id; by default those of the library, LABEL_0 and so on."""
+    """Return the names of the labels by id; by default those of the library, LABEL_0 and so on."""
     id_to_name = fields.get("id2label", dict, None)
     if id_to_name is None:
         count = fields.get("num_labels", int, 2)
@@ -39,8 +39,8 @@ def labels_of(fields: Fields) -> Labels:
 
 
 def writer(name: str, who: str, *, tied: bool) -> Head:
-    """Predicts the next token. `tied` is the default of tie_word_embeddings; `who` is the architecture's name in
-    messages."""
+    """Return the head that predicts the next token. `tied` is the default of tie_word_embeddings; `who` is the
+    architecture's name in messages."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         return TaskRead({"tied": checkpoint.config.get("tie_word_embeddings", bool, tied), "bias": False})
@@ -54,15 +54,16 @@ def writer(name: str, who: str, *, tied: bool) -> Head:
 
 
 def filler(*names: str, tied: Sequence[Entry], untied: Sequence[Entry], **fixed: Any) -> Head:
-    """Predicts masked tokens. `fixed` are settings of which the class supports only this value."""
+    """Return the head that predicts masked tokens. `fixed` are settings for which the class supports only this
+    value."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         own = {"activation": model["activation"], "norm_eps": model["norm_eps"]}
         return TaskRead({"tied": checkpoint.config.get("tie_word_embeddings", bool, True), **own, **fixed})
 
     def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
-        only(task, out.name, **fixed)
-        only(task, out.name, activation=model.activation, norm_eps=model.norm_eps)
+        check_supported(task, out.name, **fixed)
+        check_supported(task, out.name, activation=model.activation, norm_eps=model.norm_eps)
         return {"tie_word_embeddings": task.tied}
 
     return Head(names, read, lambda task: [*tied, *([] if task.tied else untied)], write)
@@ -77,8 +78,8 @@ def classifier(
     dropout: str | None = DROPOUT,
     rate: float | None = None,
 ) -> Head:
-    """Predicts labels of a text, which is cut to the body's length. `dropout` is the field of its dropout (None: there
-    is none), and `rate` the default value, which is the body's dropout if not given."""
+    """Return the head that predicts labels of a text, which is cut to the body's length. `dropout` is the field of its
+    dropout, None if there is none. `rate` is the default value, by default the body's dropout."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         fields = checkpoint.config
@@ -96,17 +97,17 @@ def classifier(
         )
 
     def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
-        only(task, out.name, pooling=pooling, num_hidden=num_hidden, pair="joined")
+        check_supported(task, out.name, pooling=pooling, num_hidden=num_hidden, pair="joined")
         if num_hidden:
-            only(task, out.name, hidden_dim=(None, model.dim))
+            check_supported(task, out.name, hidden_dim=(None, model.dim))
         return {**written_labels(out.labels, task.labels), **({} if dropout is None else {dropout: task.dropout})}
 
     return Head((name,), read, lambda task: list(entries), write)
 
 
 def tagger(name: str, *, dropout: str | None = DROPOUT) -> Head:
-    """Predicts a tag for the first piece of every word. `dropout` is the field of its dropout; None: the body's
-    dropout."""
+    """Return the head that predicts a tag for the first piece of every word. `dropout` is the field of its dropout;
+    None for the body's dropout."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         fields = checkpoint.config
@@ -115,14 +116,14 @@ def tagger(name: str, *, dropout: str | None = DROPOUT) -> Head:
         return TaskRead({"output": "softmax", "scheme": scheme(labels), "pieces": "first", "dropout": rate}, labels)
 
     def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
-        only(task, out.name, output="softmax", pieces="first")
+        check_supported(task, out.name, output="softmax", pieces="first")
         return {**written_labels(out.labels, "one"), **({} if dropout is None else {dropout: task.dropout})}
 
     return Head((name,), read, lambda task: with_bias("classifier", "output"), write)
 
 
 def answerer(name: str) -> Head:
-    """Predicts where an answer begins and ends."""
+    """Return the head that predicts where an answer begins and ends."""
     return Head(
         (name,), lambda checkpoint, model: TaskRead({}), lambda task: with_bias("qa_outputs", "output"), nothing
     )
@@ -131,7 +132,8 @@ def answerer(name: str) -> Head:
 def embedder(
     name: str, pooling: str, pooler: str | None = None, write: Callable[..., dict[str, Any]] = nothing
 ) -> Head:
-    """No output layer. A text's vector comes from `pooling`, or from `pooler` if the checkpoint has its weights."""
+    """Return the head without an output layer. A text's vector comes from `pooling`, or from `pooler` if the checkpoint
+    has its weights."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         return TaskRead({"pooling": "pooler" if pooler is not None and f"{pooler}.weight" in checkpoint else pooling})
@@ -147,7 +149,7 @@ def dropout_of(fields: Fields, name: str | None, default: float) -> float:
 
 
 def answer_of(fields: Fields) -> tuple[str, Labels]:
-    """The kind of a classifier's answer (one label, several labels, a number), and the labels."""
+    """Return the kind of a classifier's answer (one label, several labels, a number), and the labels."""
     labels = labels_of(fields)
     problem = fields.get("problem_type", str, None)
     if problem is None:
@@ -164,14 +166,14 @@ def answer_of(fields: Fields) -> tuple[str, Labels]:
 
 
 def scheme(labels: Labels) -> str:
-    """The tag scheme of these labels."""
+    """Return the tag scheme of these labels."""
     if not all(map(is_phrase_tag, labels.names)) or set(labels.names) == {OUTSIDE}:
         return "none"
     return "bioes" if any(name.startswith(("E-", "S-")) for name in labels.names) else "iob2"
 
 
 def written_labels(labels: Labels | None, kind: str) -> dict[str, Any]:
-    """The config fields that name labels."""
+    """Return the config fields that name labels."""
     assert labels is not None
     names = dict(enumerate(labels.names))
     problem = next(name for name, ours in PROBLEMS.items() if ours == kind)

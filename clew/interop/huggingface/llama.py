@@ -48,7 +48,7 @@ SCALINGS = {
         },
     ),
 }
-"""Their kinds of rotary scaling: our name of each, and our names of its options."""
+"""Their kinds of rotary scaling, with our name of each and our names of its options."""
 
 
 def entries(model: LlamaConfig) -> list[Entry]:
@@ -103,7 +103,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
-    """The base and the scaling of rotary positions, from the fields of old or new configs."""
+    """Return the base and the scaling of rotary positions, from the fields of old or new configs."""
     fields.skip("rope_theta", "rope_scaling", "rope_parameters")
     values = {**(fields.get("rope_scaling", dict, None) or {}), **(fields.get("rope_parameters", dict, None) or {})}
     theirs = values.pop("rope_type", None) or values.pop("type", None) or "default"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clew.core.config import part_name, part_options
 from clew.core.errors import UserError, shown
-from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, only
+from clew.interop.huggingface.architecture import Architecture, Head, Outgoing, TaskRead, check_supported
 from clew.interop.huggingface.fields import ACTIVATIONS, THEIR_ACTIVATIONS, Fields
 from clew.interop.huggingface.folders import GENERATION, Checkpoint, read_object
 from clew.interop.huggingface.tokenizer_writing import other_formats
@@ -17,7 +17,7 @@ from clew.models.transformer import TransformerConfig
 
 def attention(theirs: str, norm: str, ours: str) -> list[Entry]:
     parts = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
-    maps = [found for part, name in parts.items() for found in with_bias(f"{theirs}.{part}", f"{ours}.layer.{name}")]
+    maps = [each for part, name in parts.items() for each in with_bias(f"{theirs}.{part}", f"{ours}.layer.{name}")]
     return [*maps, *with_bias(norm, f"{ours}.norm")]
 
 
@@ -99,8 +99,8 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def has_own_tables(checkpoint: Checkpoint) -> bool:
-    """Whether the checkpoint is untied and each side has its own table, whatever share_encoder_decoder_embeddings
-    says."""
+    """Whether the checkpoint is untied and each side has its own table, for any value of
+    share_encoder_decoder_embeddings."""
     tables = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if checkpoint.config.get("tie_word_embeddings", bool, True) or not all(name in checkpoint for name in tables):
         return False
@@ -143,7 +143,7 @@ def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
 
 
 EARLY_STOPS = {False: "likely", True: "full", "never": "never"}
-"""Our names for the values of early_stopping, which says when beam search ends."""
+"""Our names for the values of early_stopping, the rule that ends beam search."""
 
 
 def translation_entries(task: Any) -> list[Entry]:
@@ -152,7 +152,7 @@ def translation_entries(task: Any) -> list[Entry]:
 
 
 def write_translation(model: TransformerConfig, task: Any, out: Outgoing) -> dict[str, Any]:
-    only(task, "Marian", bias=True)
+    check_supported(task, "Marian", bias=True)
     start = out.tokenizer.end if task.start == "end" else pad_of(out)
     return {"tie_word_embeddings": task.tied is not False, "decoder_start_token_id": start}
 
@@ -162,7 +162,7 @@ def pad_of(out: Outgoing) -> int | None:
 
 
 def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
-    only(
+    check_supported(
         model,
         "Marian",
         wiring="post_norm",
@@ -209,8 +209,8 @@ def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
 
 
 def in_halves(model: TransformerConfig, ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same model with reordered features: if sines and cosines alternate, the even features come first, then the
-    odd ones.
+    """Return the tensors of the same model with reordered features: if sines and cosines alternate, the even features
+    come first, then the odd ones.
 
     Norms and sums do not depend on the order of features, so it is enough to permute every weight that reads or writes
     them."""
@@ -237,7 +237,7 @@ FIXED = {
     "is_encoder_decoder": True,
     "is_decoder": False,
 }
-"""Fields in configs older than the class, with the only value that it supports."""
+"""Fields of older configs, with the only value that the class supports."""
 IGNORED = (
     "encoder_layerdrop",
     "decoder_layerdrop",

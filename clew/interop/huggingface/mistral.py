@@ -5,13 +5,13 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.interop.huggingface import llama
-from clew.interop.huggingface.architecture import Outgoing, only
+from clew.interop.huggingface.architecture import Outgoing, check_supported
 from clew.interop.huggingface.folders import Checkpoint
 from clew.interop.huggingface.heads import embedder, writer
 from clew.models.llama import LlamaConfig
 
 WINDOW = 4096
-"""The window of a config without the field."""
+"""The default of sliding_window."""
 
 
 def read(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def write(model: LlamaConfig, out: Outgoing) -> dict[str, Any]:
-    only(model, "Mistral", attention_bias=False, network_bias=False)
+    check_supported(model, "Mistral", attention_bias=False, network_bias=False)
     fields = {
         name: value for name, value in llama.write(model, out).items() if name not in ("attention_bias", "mlp_bias")
     }

@@ -11,10 +11,10 @@ from clew.interop.huggingface.folders import CONFIG, Checkpoint
 from clew.interop.huggingface.forms import FORMS
 from clew.interop.huggingface.sentence_folders import MODULES, inner_folder, sentence_task
 from clew.interop.imported import Imported
-from clew.interop.weight_maps import check_all_used, take
+from clew.interop.weight_maps import check_all_used, read_tensors_into
 
 MOST = 1024
-"""The maximum length of the rows in which a text is scored, if the model has as many positions."""
+"""The maximum length of the rows in which a text is scored, if the model has that many positions."""
 
 
 def is_huggingface(path: Path) -> bool:
@@ -22,7 +22,7 @@ def is_huggingface(path: Path) -> bool:
 
 
 def read_huggingface(path: Path) -> Imported:
-    """Read a checkpoint except its weights, which are read once the run's model is built."""
+    """Read a checkpoint except for its weights, which are read once the run's model is built."""
     folder = inner_folder(path)
     checkpoint = Checkpoint(folder)
     if checkpoint.config.values.get("quantization_config"):
@@ -53,11 +53,11 @@ def read_huggingface(path: Path) -> Imported:
     def fill(config: Any, tensors: dict[str, Any]) -> list[str]:
         entries = architecture.all_entries(config.model, config.task)
         left = check_all_used(checkpoint.files, entries, (*architecture.leftovers, *architecture.spare), str(folder))
-        take(entries, tensors, checkpoint.shapes, checkpoint.read, str(folder))
+        read_tensors_into(entries, tensors, checkpoint.shapes, checkpoint.read, str(folder))
         check_copies(checkpoint, architecture, set(left))
         filled = {ours for entry in entries for ours in entry.ours}
         for ours in set(tensors) - filled:
-            assert any(re.fullmatch(made, ours) for made in architecture.made), ours
+            assert any(re.fullmatch(pattern, ours) for pattern in architecture.added), ours
             if ours == BIAS:
                 tensors[ours].zero_()
         unused = [each for each in left if any(re.fullmatch(pattern, each) for pattern in architecture.spare)]
@@ -67,14 +67,14 @@ def read_huggingface(path: Path) -> Imported:
 
 
 def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
-    """The class that the config names, and its architecture."""
+    """Return the class that the config names, and its architecture."""
     names = checkpoint.config.get("architectures", list, None)
     if names is None:
         kind = checkpoint.config.get("model_type", str)
         names = [
             name
-            for found in ARCHITECTURES
-            for name in found.names
+            for architecture in ARCHITECTURES
+            for name in architecture.names
             if f"{kind.replace('-', '').replace('_', '')}model" == name.lower()
         ]
     name = names[0] if names and isinstance(names[0], str) else None
@@ -87,8 +87,8 @@ def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
 
 
 def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:
-    """Add the body's prefix to tensor names, which bodies saved alone and some early files with an output layer
-    lack."""
+    """Add the body's prefix to the tensor names if it is missing, as in files with only a body and in some early files
+    with an output layer."""
     prefix = architecture.prefix
     if not any(name.startswith(prefix) for name in checkpoint.files):
         checkpoint.rename(

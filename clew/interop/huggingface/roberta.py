@@ -1,5 +1,5 @@
-"""RoBERTa, XLM-R and CamemBERT in `transformers`: BERT with positions that count from 2, and with output layers of its
-own."""
+"""RoBERTa, XLM-R and CamemBERT in `transformers`: BERT with positions that count from 2, and its own output
+layers."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def architecture(kind: str, model_type: str) -> Architecture:
         entries=entries,
         write=write,
         outputs=r"lm_head\.|classifier\.|qa_outputs\.",
-        made=(r"answer\..*", r"threshold"),
+        added=(r"answer\..*", r"threshold"),
         leftovers=(r"roberta\.embeddings\.position_ids", r"lm_head\.decoder\.(weight|bias)"),
         spare=(r"roberta\.pooler\.dense\.(weight|bias)",),
         copies={

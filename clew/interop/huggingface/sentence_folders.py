@@ -12,7 +12,7 @@ from clew.interop.huggingface.folders import CONFIG, inside, read_object
 
 MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
 OPTIONS = tuple(f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "xlm-roberta"))
-"""The possible names of the file of an encoder's options."""
+"""The possible names of the file with an encoder's options."""
 POOLINGS = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -25,14 +25,14 @@ FLAGS = {
 
 
 def inner_folder(path: Path) -> Path:
-    """The folder of the encoder's files: the folder itself, or the first one in modules.json."""
+    """Return the folder of the encoder's files: the folder itself, or the first one in modules.json."""
     if not (path / MODULES).is_file() or (path / CONFIG).is_file():
         return path
     return inside(path, modules_of(path)[0][1], path / MODULES)
 
 
 def modules_of(path: Path) -> list[tuple[str, str]]:
-    """The kind and the folder of each module."""
+    """Return the kind and the folder of each module."""
     try:
         return [
             (str(module["type"]).rpartition(".")[2], str(module["path"]))
@@ -74,7 +74,7 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
 
 
 def check_prompt(path: Path) -> None:
-    """Refuse a folder that puts a prompt before every text."""
+    """Raise a UserError for a folder that puts a prompt before every text."""
     name = (read_object(path) if path.is_file() else {}).get("default_prompt_name")
     if name is not None:
         raise UserError(
@@ -93,7 +93,8 @@ def pooling_of(settings: dict[str, Any], path: Path) -> str:
 
 
 def write_sentence_files(folder: Path, task: Any, dim: int, longest: int | None) -> None:
-    """Write the files that sentence-transformers needs beside an encoder; none if it does not have this pooling."""
+    """Write the files that sentence-transformers needs in addition to an encoder; none if it does not support this
+    pooling."""
     mode = next((theirs for theirs, ours in POOLINGS.items() if ours == task.pooling), None)
     if mode is None:
         return

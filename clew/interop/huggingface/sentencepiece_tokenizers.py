@@ -25,14 +25,16 @@ UNKNOWN_COST = 10.0
 
 
 def llama(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """Llama's tokenizer: the ids of the file. By default a text begins with `<s>`."""
+    """Build Llama's tokenizer, with the ids of the file. By default a text begins with `<s>`."""
     contents = read_sentencepiece(files[0])
     inner = tokenizer_of(contents)
     begin, end = options.get("bos_token") or "<s>", options.get("eos_token") or "</s>"
     adds = {begin: options.get("add_bos_token", True), end: options.get("add_eos_token", False)}
-    for token in (begin, end):
+    for field, token in (("bos_token", begin), ("eos_token", end)):
         if inner.token_to_id(token) is None:
-            raise UserError(f"{files[0]} does not have the tokenizer's token {token!r}; see tokenizer_config.json")
+            raise UserError(
+                f"{files[0]} does not have the tokenizer's token {token!r}; set its {field} in tokenizer_config.json"
+            )
     frame = " ".join([*([begin] if adds[begin] else []), "$A", *([end] if adds[end] else [])])
     second = " ".join([*([f"{begin}:1"] if adds[begin] else []), "$B:1", *([f"{end}:1"] if adds[end] else [])])
     specials = [(token, inner.token_to_id(token)) for token in (begin, end)]
@@ -43,8 +45,8 @@ def llama(files: list[Path], options: dict[str, Any], model_type: str) -> tokeni
 
 
 def fairseq(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """fairseq's ids: four tokens of its own before the file's pieces, and `<mask>` after them. XLM-R's four replace the
-    file's first three; CamemBERT's come in addition to them."""
+    """Build a tokenizer with fairseq's ids: four tokens of its own before the file's pieces, and `<mask>` after them.
+    XLM-R's four tokens replace the first three of the file; CamemBERT's are in addition to them."""
     contents = read_sentencepiece(files[0])
     first = [
         Piece("<s>", 0.0, CONTROL),
@@ -62,7 +64,7 @@ def fairseq(files: list[Path], options: dict[str, Any], model_type: str) -> toke
     ids = [(token, inner.token_to_id(token)) for token in ("<s>", "</s>")]
     if any(id is None for _, id in ids):
         raise UserError(
-            f"{files[0]} does not have the tokens <s> and </s>, which stand around a text; it is not this model's file:"
+            f"{files[0]} does not have the tokens <s> and </s>, which enclose a text; it is not this model's file:"
             " copy it again"
         )
     inner.post_processor = processors.TemplateProcessing(
@@ -76,8 +78,8 @@ UNUSED = "NOTUSED"
 
 
 def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target. Each has the pieces of its own file; the ids are in one vocab.json, or in
-    one file per side."""
+    """Read the tokenizers of source and target. Each has the pieces of its own file; the ids are in one vocab.json, or
+    in one file per side."""
     names = ("source.spm", "target.spm", "vocab.json")
     if lacking := [name for name in names if not (folder / name).is_file()]:
         raise UserError(
@@ -87,24 +89,24 @@ def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     other = "target_vocab.json"
     ids.append(read_object(inside(folder, other, folder)) if (folder / other).is_file() else ids[0])
     files = [read_sentencepiece(inside(folder, name, folder)) for name in names[:2]]
-    source, target = (marian(found, tokens) for found, tokens in zip(files, ids, strict=True))
+    source, target = (marian(contents, tokens) for contents, tokens in zip(files, ids, strict=True))
     return source, target
 
 
-def marian(found: SentencePieces, ids: dict[str, Any]) -> Tokenizer:
-    """One side's tokenizer. A piece that only the other side's file has keeps its id, but is hidden behind a NUL, which
-    no text contains: both sides have the same tokens under the same ids. A single character is matched even if the file
-    has no piece for it. `>>fra<<` before a text is one token."""
+def marian(contents: SentencePieces, ids: dict[str, Any]) -> Tokenizer:
+    """Build the tokenizer of one side. A piece that only the other side's file has keeps its id, but is hidden behind a
+    NUL, which no text contains: both sides have the same tokens under the same ids. A single character is matched even
+    if the file has no piece for it. `>>fra<<` before a text is one token."""
     if (
         not all(type(id) is int for id in ids.values())
         or sorted(ids.values()) != list(range(len(ids)))
         or not {"</s>", "<unk>", "<pad>"} <= set(ids)
     ):
         raise UserError(
-            f"{found.path.parent}: vocab.json should have ids from 0 on, and </s>, <unk> and <pad>; copy it again"
+            f"{contents.path.parent}: vocab.json should have ids from 0 on, and </s>, <unk> and <pad>; copy it again"
         )
-    known = {piece.text: piece for piece in found.pieces}
-    lowest = min(piece.score for piece in found.pieces)
+    pieces_by_text = {piece.text: piece for piece in contents.pieces}
+    lowest = min(piece.score for piece in contents.pieces)
     kinds = {"</s>": CONTROL, "<pad>": CONTROL, "<unk>": UNKNOWN}
     pieces = []
     for text in sorted(ids, key=ids.__getitem__):
@@ -112,8 +114,8 @@ def marian(found: SentencePieces, ids: dict[str, Any]) -> Tokenizer:
             pieces.append(Piece(text, 0.0, kinds[text]))
         elif text.startswith(">>") and text.endswith("<<"):
             pieces.append(Piece(text, lowest, USER))
-        elif text in known and known[text].kind in (NORMAL, USER):
-            pieces.append(known[text])
+        elif text in pieces_by_text and pieces_by_text[text].kind in (NORMAL, USER):
+            pieces.append(pieces_by_text[text])
         else:
             pieces.append(Piece(text, lowest - UNKNOWN_COST) if len(text) == 1 else Piece(HIDDEN + text, lowest))
-    return Tokenizer(tokenizer_of(found, pieces, unknown=ids["<unk>"]))
+    return Tokenizer(tokenizer_of(contents, pieces, unknown=ids["<unk>"]))

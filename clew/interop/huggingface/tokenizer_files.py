@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint: its `tokenizer.json`, or one made of the vocabulary files of older checkpoints."""
+"""Read the tokenizer of a checkpoint: its `tokenizer.json`, or the vocabulary files of older checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ GPT2_SPECIALS = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "un
 
 
 def read_tokenizer(folder: Path, model_type: str) -> Tokenizer:
-    """The tokenizer of a folder. Without a tokenizer.json, `model_type` says how to read its vocabulary files."""
+    """Read the tokenizer of a folder. Without a tokenizer.json, `model_type` determines how its vocabulary files are
+    read."""
     if (folder / FILE).is_file():
         return Tokenizer.load(inside(folder, FILE, folder))
     options = {**settings_in(folder, "special_tokens_map.json"), **settings_in(folder, "tokenizer_config.json")}
@@ -49,7 +50,7 @@ def read_tokenizer(folder: Path, model_type: str) -> Tokenizer:
 
 
 def settings_in(folder: Path, name: str) -> dict[str, Any]:
-    """The fields of an optional file. A special token may be an object with options, of which only the token is
+    """Return the fields of an optional file. A special token may be an object with options, of which only the token is
     kept."""
     if not (folder / name).is_file():
         return {}
@@ -89,7 +90,7 @@ def wordpiece(files: list[Path], options: dict[str, Any], model_type: str) -> to
 
 
 def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """The tokenizer of GPT-2 or RoBERTa, from a vocab.json and a merges.txt."""
+    """Return the tokenizer of GPT-2 or RoBERTa, from a vocab.json and a merges.txt."""
     is_roberta = model_type not in ("gpt2", "llama", "mistral")
     specials = special_tokens(options, ROBERTA_SPECIALS if is_roberta else GPT2_SPECIALS)
     vocabulary = read_object(files[0])
@@ -159,4 +160,4 @@ VOCABULARY_FILES: list[tuple[tuple[str, ...], Any]] = [
     (("sentencepiece.bpe.model",), fairseq),
     (("tokenizer.model",), llama),
 ]
-"""Sets of files that make a tokenizer, each with the function that builds it."""
+"""Sets of files that define a tokenizer, each with the function that builds it."""

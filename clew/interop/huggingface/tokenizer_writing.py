@@ -16,7 +16,7 @@ from clew.interop.sentencepiece_files import USER, Piece, pieces_of, write_sente
 from clew.text.tokenizer import FILE, HIDDEN, Tokenizer
 
 ENDLESS = 10**30
-"""The value of `transformers` for an unbounded length."""
+"""The value for an unbounded length in `transformers`."""
 
 
 def write_tokenizer(folder: Path, vocabularies: Mapping[str, Any], config: Mapping[str, Any]) -> None:
@@ -46,14 +46,15 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
     """Write a translator's tokenizers: two SentencePiece files with the ids of their pieces, or one shared tokenizer
     that appends the end token. Return the fields for tokenizer_config.json.
 
-    A tokenizer counts as SentencePiece if the file that it would be makes the same tokenizer again (`pieces_of`).
+    A tokenizer counts as SentencePiece if it can be written as such a file and read back unchanged (`pieces_of`).
     """
     sides = {"source": pieces_of(source.inner), "target": pieces_of(target.inner)}
     if None not in sides.values():
-        for side, found in sides.items():
-            assert found is not None
+        for side, contents in sides.items():
+            assert contents is not None
             write_sentencepiece(
-                folder / f"{side}.spm", replace(found, pieces=[piece for piece in found.pieces if is_found(piece)])
+                folder / f"{side}.spm",
+                replace(contents, pieces=[piece for piece in contents.pieces if is_found(piece)]),
             )
         ids = [
             {token.removeprefix(HIDDEN): id for id, token in enumerate(tokenizer.tokens)}
@@ -79,16 +80,16 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
 
 
 def is_found(piece: Piece) -> bool:
-    """Whether a text may contain this piece: not one of the other side only, and not a language token, which is split
-    off before."""
+    """Whether a text may contain this piece: not a piece of only the other side, and not a language token, which is
+    split off before."""
     return not piece.text.startswith(HIDDEN) and not (
         piece.kind == USER and piece.text.startswith(">>") and piece.text.endswith("<<")
     )
 
 
 def specials_of(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
-    """The tokens with a role: unknown, beginning, end, padding, mask, and those around a text for models that read it
-    whole."""
+    """Return the tokens with a role: unknown, beginning, end, padding, mask, and those around a text for models that
+    read it whole."""
     frame = tokenizer.frame
     whole = tokenizer.mask is not None and frame is not None
     around = frame.around([]).tokens if frame is not None else []

@@ -16,7 +16,7 @@ from clew.interop.huggingface.architecture import BIAS, Architecture, Outgoing
 from clew.interop.huggingface.folders import CONFIG, GENERATION, INDEX, WEIGHTS
 from clew.interop.huggingface.forms import FORMS
 from clew.interop.huggingface.tokenizer_writing import other_formats, write_tokenizer
-from clew.interop.weight_maps import give
+from clew.interop.weight_maps import their_tensors
 from clew.layers.adapters import is_adapted
 from clew.runs.directory import ORIGIN
 from clew.runs.loaded import Run
@@ -28,7 +28,7 @@ SHARD = 5 * 10**9
 
 
 def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
-    """Write a run into a folder. A run that none of their classes computes is refused, with the difference."""
+    """Write a run into a folder. If none of their classes computes the same, a UserError names the difference."""
     architecture, name = architecture_for(run)
     model, task = run.config.model, run.config.task
     body = run.task.body
@@ -66,7 +66,7 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
 
 
 def architecture_for(run: Run) -> tuple[Architecture, str]:
-    """The architecture of a run's body, and the name of its class with the run's task."""
+    """Return the architecture of a run's body, and the name of its class with the run's task."""
     family, task = run.config.model.family, run.config.task.name
     if family not in BY_FAMILY:
         raise UserError(
@@ -79,7 +79,8 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
     was = about.get("architecture") if isinstance(about, dict) else None
     if family in ("bert", "llama") and isinstance(was, str):
         architecture = next(
-            (found for found in ARCHITECTURES if was in found.names and found is not DISTILBERT), architecture
+            (candidate for candidate in ARCHITECTURES if was in candidate.names and candidate is not DISTILBERT),
+            architecture,
         )
     if architecture is BERT and run.config.model.num_segments == 0:  # type: ignore[attr-defined]
         architecture = DISTILBERT
@@ -92,27 +93,29 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
 
 
 def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tensor]:
-    """The tensors under their names. A tensor without a counterpart is refused."""
+    """Return the tensors under their names. A tensor without a counterpart raises a UserError."""
     ours = {key: tensor.detach().cpu().to(torch.float32) for key, tensor in run.task.state_dict().items()}
     entries = architecture.all_entries(run.config.model, run.config.task)
-    named = {key for entry in entries for key in entry.ours}
-    made = [key for key in ours if any(re.fullmatch(pattern, key) for pattern in architecture.made)]
-    if unknown := sorted(set(ours) - named - set(made)):
-        raise UserError(f"{name} has no place for {few_of(unknown)} of this run")
-    if lacking := sorted(named - set(ours)):
-        raise UserError(f"{name} needs {few_of(lacking)}, which this run does not have")
-    if {"answer.mean", "answer.scale"} <= set(made):  # ours predicts standardised numbers, theirs plain ones
+    mapped = {key for entry in entries for key in entry.ours}
+    added = [key for key in ours if any(re.fullmatch(pattern, key) for pattern in architecture.added)]
+    if unknown := sorted(set(ours) - mapped - set(added)):
+        raise UserError(f"{name} has no counterpart of this run's {few_of(unknown)}; {other_formats()}")
+    if lacking := sorted(mapped - set(ours)):
+        raise UserError(f"{name} needs {few_of(lacking)}, which this run does not have; {other_formats()}")
+    if {"answer.mean", "answer.scale"} <= set(added):  # ours predicts standardised numbers, theirs raw numbers
         ours["output.weight"] = ours["output.weight"] * ours["answer.scale"]
         ours["output.bias"] = ours["output.bias"] * ours["answer.scale"] + ours["answer.mean"]
-    if "answer.temperature" in made:  # calibrates our probabilities; theirs have no temperature
+    if "answer.temperature" in added:  # calibrates our probabilities; theirs have no temperature
         ours |= {name: ours[name] / ours["answer.temperature"] for name in ("output.weight", BIAS)}
-    if BIAS in made and ours[BIAS].any():
+    if BIAS in added and ours[BIAS].any():
         raise UserError(f"{name} has no bias in its output layer, but this run's is not 0")
-    return give(entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours))
+    return their_tensors(
+        entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours)
+    )
 
 
 def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The tokens that begin and end generated texts."""
+    """Return the tokens that begin and end generated texts."""
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "bad_words_ids")
     fields = {name: config[name] for name in names if config.get(name) is not None}
     decoding = run.config.decoding
