@@ -214,7 +214,7 @@ def test_it_is_looked_into(trained: Trained, instrument: str) -> None:
 def test_an_instrument_says_why_it_has_nothing_to_see(trained: Trained) -> None:
     found = trained.clew("look", "next", "whole", "--text", GOOD, "--code", "mine.py")
     assert found.status == 2 and found.err.startswith(
-        "clew: 'next' has nothing to see here: whole predicts no next token; instruments"
+        "clew: 'next' cannot look at this: whole predicts no next token; instruments"
     )
 
 

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from clew.baselines.most_frequent import Labels, chosen, known_labels
+from clew.baselines.most_frequent import Labels, known_labels, predicted_labels
 from clew.baselines.sparse import Sparse, sparse
 from clew.core.errors import UserError, unknown
 
@@ -227,7 +227,7 @@ class TextClassifier:
         return probs / probs.sum(axis=1, keepdims=True) if self.exclusive else probs
 
     def predict(self, texts: Sequence[Reading]) -> list[Labels]:
-        return chosen(self.predict_proba(texts), self.labels, self.exclusive)
+        return predicted_labels(self.predict_proba(texts), self.labels, self.exclusive)
 
 
 @dataclass(frozen=True)

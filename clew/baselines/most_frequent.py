@@ -27,10 +27,10 @@ class MostFrequentClass:
         return np.tile(self.shares, (len(texts), 1))
 
     def predict(self, texts: Sequence[object]) -> list[Labels]:
-        return chosen(self.predict_proba(texts), self.labels, self.exclusive)
+        return predicted_labels(self.predict_proba(texts), self.labels, self.exclusive)
 
 
-def chosen(probs: np.ndarray, labels: Labels, exclusive: bool) -> list[Labels]:
+def predicted_labels(probs: np.ndarray, labels: Labels, exclusive: bool) -> list[Labels]:
     """The labels that probabilities (texts, labels) predict: the likeliest, ties to the first; or all above 1/2."""
     if exclusive:
         return [(labels[i],) for i in probs.argmax(axis=1)]

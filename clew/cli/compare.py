@@ -87,8 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
     from clew.drawing.figures import load_matplotlib
-    from clew.runs.comparison import cautions, group_runs, ranked
-    from clew.runs.folder.summary import named_runs, summarise
+    from clew.runs.comparison import cautions, group_runs, rank_groups
+    from clew.runs.folder.records import named_runs
+    from clew.runs.folder.summary import summarise
 
     if options.curves is not None and Path(options.curves).suffix.lower() not in (".html", *PICTURES):
         raise UserError(f"--curves ({options.curves}) must end in .html, {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
     if not summaries:
         raise UserError("none of these runs can be compared; `clew runs` shows the state of each")
     groups, twin_notes = group_runs(summaries)
-    first, groups = groups[0], ranked(groups, options.measure)
+    first, groups = groups[0], rank_groups(groups, options.measure)
     rows, test_notes = compare_all(
         groups, first if options.against == "first" else groups[0], options.measure, options.test
     )

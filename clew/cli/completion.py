@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clew.cli.options.forms import read_instruments
-from clew.cli.verbs import ABOUT, FIRST, FORMS, below, find_verb
+from clew.cli.verbs import ABOUT, FIRST, FORMS, find_verb, subverbs
 
 WORDS = "CLEW_COMPLETE"
 """The environment variable in which a shell passes the words so far, one per line, the unfinished one last."""
@@ -74,7 +74,7 @@ def candidates(words: list[str]) -> list[str]:
     elif (call := find_verb(before)) is None:
         return []
     else:
-        second = [name.partition(" ")[2] for name in below(before[0])] if len(before) == 1 else []
+        second = [name.partition(" ")[2] for name in subverbs(before[0])] if len(before) == 1 else []
         known = iter([*second, *arguments(verb_parser(call.verb), call.words, unfinished)])
     return [word for word in known if word.startswith(unfinished)]
 

@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.data.descriptions import describe, report_lines
     from clew.data.files.given_files import given_file
     from clew.data.records import listed
-    from clew.data.uses import find_use, other_uses
+    from clew.data.uses import guess_use, other_uses
 
     if len(options.files) > 2:
         raise UserError(f"give one file, or two of parallel text, not {len(options.files)}")
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     given_files = [given_file(file, options.encoding, options.delimiter) for file in options.files]
     description = describe(*given_files, format=options.format, header=options.header)
     files, use = files_named(description, options)
-    use = use or find_use(description)
+    use = use or guess_use(description)
     if use is None or not use.has_two_texts:
         description = replace(description, ratio=None)
     command = None if use is None or description.stopped is not None else training_command(use, options)
@@ -244,7 +244,7 @@ def as_number(text: str) -> int | None:
 
 def why_not(description: Any) -> str:
     """Return why no recipe can be trained on the data."""
-    from clew.data.descriptions import shortened
+    from clew.data.descriptions import shortened_value
     from clew.data.formats.json_files import NUMBERS_FOR_NAMES
     from clew.data.uses import lone_label, numbers_for_tags
 
@@ -254,7 +254,7 @@ def why_not(description: Any) -> str:
         return f"tags must be lists of strings, but {tags} is {NUMBERS_FOR_NAMES}"
     if (lone := lone_label(description)) is not None:
         column, label = lone
-        return f"column {column} has only one value, {shortened(label)!r}; a label needs at least two"
+        return f"column {column} has only one value, {shortened_value(label)!r}; a label needs at least two"
     return (
         "no task fits these data: each text of a table needs a label, a translation or tags; a language model needs a"
         " plain text file"

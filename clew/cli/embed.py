@@ -222,7 +222,7 @@ def write_lines(vectors: Any, options: argparse.Namespace) -> None:
 def search(vectors: Any, options: argparse.Namespace) -> None:
     from clew.cli.terminal.tables import show_table
     from clew.core.errors import UserError, printable
-    from clew.data.descriptions import shortened
+    from clew.data.descriptions import shortened_value
     from clew.data.files.npy_files import open_rows, row_blocks
     from clew.metrics.nearest import Nearest
 
@@ -261,7 +261,8 @@ def search(vectors: Any, options: argparse.Namespace) -> None:
                 )
         else:
             table = [
-                (f"{cosine:.3f}", str(row + 1), printable(shortened(kept.get(row, "")))) for row, cosine in matches
+                (f"{cosine:.3f}", str(row + 1), printable(shortened_value(kept.get(row, ""))))
+                for row, cosine in matches
             ]
             print(("\n" if number else "") + printable(query))
             show_table(("cosine", "line", "text"), table, right=(0, 1))

@@ -51,7 +51,7 @@ def inspect(options: argparse.Namespace, socket: Any) -> int:
     """Serve the page on a socket until interrupted."""
     from clew.cli.main import complain, exit_at_once
     from clew.cli.terminal.progress import say
-    from clew.runs.folder.summary import named_runs
+    from clew.runs.folder.records import named_runs
     from clew.runs.loaded import load_run
     from clew.serving.guard import Guard
     from clew.serving.inspector import Inspector

@@ -87,7 +87,7 @@ class Side(NamedTuple):
 
 def run(options: argparse.Namespace) -> int:
     from clew.inspection.lexicon import PREPARATIONS as prepare
-    from clew.inspection.lexicon import align, space_of
+    from clew.inspection.lexicon import align_spaces, space_of
 
     check(options)
     source, target = (read_side(name, options) for name in (options.source, options.target))
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     test = None if options.test is None else read_pairs(options.test, source, target)
     preparation, rounds = choose_settings(options, source, target, pairs)
     x, y = prepare[preparation](source.vectors), prepare[preparation](target.vectors)
-    rotation = align(x, y, pairs, rounds=rounds)
+    rotation = align_spaces(x, y, pairs, rounds=rounds)
     spaces = {
         method: space_of(x, y, rotation, csls=method == "csls")
         for method in (METHODS if test is not None else (options.by,))
@@ -206,10 +206,10 @@ def choose_settings(options: argparse.Namespace, source: Side, target: Side, pai
 
 def measure(options: argparse.Namespace, spaces: dict[str, Any], test: Pairs, facts: dict[str, Any]) -> None:
     from clew.cli.terminal.tables import show_table
-    from clew.inspection.lexicon import KS, precision, translations
+    from clew.inspection.lexicon import KS, precision_at, translations
 
     gold = translations(test.rows)
-    precisions = {method: precision(space, gold, test.num_words) for method, space in spaces.items()}
+    precisions = {method: precision_at(space, gold, test.num_words) for method, space in spaces.items()}
     if options.json:
         for method, each in precisions.items():
             scores = {f"precision@{k}": value for k, value in each.at.items()}

@@ -197,13 +197,13 @@ def show(options: argparse.Namespace, view: Any) -> None:
     from clew.cli.terminal.progress import say
     from clew.cli.terminal.screen import behind
     from clew.cli.terminal.view_text import view_lines
-    from clew.drawing.views import plain
+    from clew.drawing.views import json_ready
 
     if options.out is not None:
         say(f"wrote {view.save(options.out)}")
     if options.json:
         facts = {"instrument": options.instrument, "title": view.title, **view.facts}
-        print(json.dumps(plain(facts), ensure_ascii=False, allow_nan=False))
+        print(json.dumps(json_ready(facts), ensure_ascii=False, allow_nan=False))
     elif options.out is None:
         screen = behind(sys.stdout)
         for line in view_lines(view, colours_of(screen)):

@@ -15,10 +15,10 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from clew.cli.options.forms import add_form
-from clew.cli.terminal.help import Help, usage_of
+from clew.cli.terminal.help import Help, usage_line
 from clew.cli.terminal.progress import quieted
 from clew.cli.terminal.screen import screens
-from clew.cli.verbs import FORMER, FORMS, OPTIONS, VERBS, file_of, find_verb, listing, see_also
+from clew.cli.verbs import FORMER, FORMS, OPTIONS, VERBS, find_verb, listing, module_name, see_also
 
 
 class Terminated(KeyboardInterrupt):
@@ -71,7 +71,7 @@ def verb_parser(verb: str) -> Parser:
         add_form(parser, verb, FORMS[verb])
         parser.set_defaults(run=run_form)
     add_code(parser)
-    parser.usage = usage_of(parser)
+    parser.usage = usage_line(parser)
     return parser
 
 
@@ -105,7 +105,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 def module_of(verb: str) -> ModuleType | None:
     """Import the module of a verb; return None for a named form without a module of its own."""
-    name = f"clew.cli.{file_of(verb)}"
+    name = f"clew.cli.{module_name(verb)}"
     return import_module(name) if verb not in FORMS or find_spec(name) is not None else None
 
 

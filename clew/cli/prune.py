@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.cli.evaluation.prune_measures import head_scores, measuring_of, seconds_per_batch
     from clew.core.files import write_json
-    from clew.inspection.importance import curve_view, quality_curve, ranked
+    from clew.inspection.importance import curve_view, quality_curve, rank_heads
     from clew.metrics.units import with_unit
     from clew.runs.directory import check_empty
     from clew.runs.loaded import load_run
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
             name: value for name, value in head_scores(original, measuring, options.by).items() if name in heads
         }
         shares = [point / options.points for point in range(options.points + 1)] if options.points else [1.0]
-        order, kept = ranked(importance), {len(heads), count, *(round(share * len(heads)) for share in shares)}
+        order, kept = rank_heads(importance), {len(heads), count, *(round(share * len(heads)) for share in shares)}
     off = order[: len(heads) - count]
     say(f"measuring {len(kept)} numbers of heads")
     points = quality_curve(original, order, kept, lambda: measuring.measure(original))

@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.inspect import log_to_standard_error
     from clew.cli.main import complain, exit_at_once
     from clew.cli.terminal.progress import say
-    from clew.runs.folder.summary import named_runs
+    from clew.runs.folder.records import named_runs
     from clew.runs.loaded import load_run
     from clew.serving.connections import Connections, most_connections
     from clew.serving.guard import Guard, check_host
@@ -209,7 +209,7 @@ def read_training(service: Any) -> None:
 
     for name, run in service.runs.items():
         try:
-            service.trained[name] = training_profile(run)
+            service.training_profiles[name] = training_profile(run)
         except (UserError, OSError) as error:
             say(f"{run.folder}: /metrics has no statistics of the training data, which cannot be read: {error}")
 

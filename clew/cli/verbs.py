@@ -93,13 +93,13 @@ def find_verb(words: Sequence[str]) -> Call | None:
     return Call(verb, list(rest), verb in ANSWERS) if verb in VERBS else None
 
 
-def file_of(verb: str) -> str:
+def module_name(verb: str) -> str:
     """Return the name of the module in `clew.cli` that implements a verb."""
     name = verb.rpartition(" ")[2]
     return FILES.get(name, name)
 
 
-def below(verb: str) -> dict[str, str]:
+def subverbs(verb: str) -> dict[str, str]:
     """Return the verbs of two words that begin with this one, and what they do."""
     return {name: ABOUT[name] for name, first in BELOW.items() if first == verb}
 
@@ -108,7 +108,9 @@ def listing() -> str:
     """List all verbs in groups, as wide as the terminal, but at most 80 columns."""
     width = columns()
     indent = max(map(len, FIRST)) + 4
-    details = {verb: f"{verb} {', '.join(name.partition(' ')[2] for name in below(verb))}" for verb in BELOW.values()}
+    details = {
+        verb: f"{verb} {', '.join(name.partition(' ')[2] for name in subverbs(verb))}" for verb in BELOW.values()
+    }
     details["predict"] = f"or by name: {', '.join(name for name in FORMS if name not in ABOUT)}"
     lines: list[str] = []
     for title, group in GROUPS.items():
@@ -120,7 +122,7 @@ def listing() -> str:
 
 def see_also(verb: str) -> str:
     """List the verbs of two words that begin with this one, one per line; empty if there are none."""
-    names = below(verb)
+    names = subverbs(verb)
     indent = max((len(name) for name in names), default=0) + 9
     lines = [line for name, about in names.items() for line in entry(f"clew {name}", about, indent, columns())]
     return "\n".join(["see also:", *lines]) if lines else ""

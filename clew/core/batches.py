@@ -75,10 +75,10 @@ def cut_rows(batch: B, parts: int) -> list[B]:
     if parts == 1:
         return [batch]
     total = num_rows(batch)
-    return [rows_of(batch, part_of(total, part, parts)) for part in range(parts)]
+    return [rows_of(batch, slice_of_part(total, part, parts)) for part in range(parts)]
 
 
-def part_of(total: int, part: int, parts: int) -> slice:
+def slice_of_part(total: int, part: int, parts: int) -> slice:
     """Return the slice of `total` rows that belongs to a part."""
     size, larger = divmod(total, parts)
     start = size * part + min(part, larger)

@@ -21,7 +21,7 @@ def gigabytes(number: int) -> str:
     return f"{number / 1e9:,.1f} GB" if number < 1e15 else f"{min(number, 10**300) / 1e9:.1e} GB"
 
 
-def check_fits(needed: int, what: str, remedy: str) -> None:
+def check_memory(needed: int, what: str, remedy: str) -> None:
     """Refuse what would need more than half of the memory, before any of it is allocated."""
     memory = host_memory()
     if memory is not None and needed > memory // 2:

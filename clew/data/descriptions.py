@@ -19,12 +19,12 @@ from clew.data.files.encodings import Guess
 from clew.data.files.folders import OBJECTS, TEXTS, ending, files_below, has_bytes
 from clew.data.files.given_files import expand_home
 from clew.data.files.text_files import FIELD
-from clew.data.format import table_rows
+from clew.data.format import text_table_rows
 from clew.data.formats import FORMATS, find_format
 from clew.data.formats.csv_files import SEPARATED, delimiter_at
 from clew.data.formats.json_files import JSONL, MOST_COLUMNS
 from clew.data.formats.line_files import read_parallel
-from clew.data.formats.tsv_files import is_number
+from clew.data.formats.tsv_files import is_numeric
 from clew.data.lines import find_encoding, read_lines
 from clew.data.notes import Notes
 from clew.data.records import check_found
@@ -84,7 +84,9 @@ def describe(
         rows = FORMATS[format].rows(path, header, notes)
     else:
         format = "parallel"
-        rows = table_rows(lambda path, **_: read_parallel(path, expand_home(target), notes=notes))(path, None, notes)
+        rows = text_table_rows(lambda path, **_: read_parallel(path, expand_home(target), notes=notes))(
+            path, None, notes
+        )
     survey, stopped = Survey(), None
     try:
         for place, fields in rows:
@@ -144,7 +146,7 @@ class ColumnSurvey:
         self.is_blank &= set(field.text) <= {"_", " "} and "_" in field.text
         self.is_comment = field.is_comment
         if self.is_number and (text := field.text.strip()):
-            self.is_number = is_number(text)
+            self.is_number = is_numeric(text)
             self.has_fractions |= self.is_number and not float(text).is_integer()
         if len(self.labels) <= MOST_LABELS:
             self.labels.update(field.labels)
@@ -285,7 +287,7 @@ def report_lines(description: Description) -> Iterator[str]:
     blank = {column.name for column in description.columns if column.is_blank}
     for place, fields in description.examples:
         yield f"example, {place}"
-        yield from (f"  {name}: {shortened(text)}" for name, text in fields.items() if name not in blank)
+        yield from (f"  {name}: {shortened_value(text)}" for name, text in fields.items() if name not in blank)
 
 
 def format_labels(labels: Mapping[str, int]) -> str:
@@ -299,6 +301,6 @@ def format_ratio(ratio: Distribution) -> str:
     return f"mean {ratio.mean:.2f}, median {ratio.median:.2f}, 95 % {ratio.percentile_95:.2f}, max {ratio.max:.2f}"
 
 
-def shortened(text: str) -> str:
+def shortened_value(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 3]}..."

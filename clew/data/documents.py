@@ -60,7 +60,7 @@ class Documents:
         return self.name
 
 
-def measure(documents: Documents) -> Extent:
+def measure_documents(documents: Documents) -> Extent:
     return extent_of(documents.lines())
 
 
@@ -189,7 +189,7 @@ def hold_out(documents: Documents, fractions: dict[str, float], cache: Path | No
     wanted = {"train": 1 - held_out, **{name: fraction for name, fraction in fractions.items() if fraction}}
     if len(wanted) == 1:
         return {"train": documents}
-    size = cached_extent(documents, cache, measure).num_characters
+    size = cached_extent(documents, cache, measure_documents).num_characters
     parts, start, share = {}, 0, 0.0
     for name, fraction in wanted.items():
         share += fraction

@@ -68,7 +68,7 @@ class Format:
     """What a file of this format is for; by default this is guessed from the columns of a table."""
 
 
-def table_rows(read: Reader) -> Callable[[Path, bool | None, Notes], Iterator[Row]]:
+def text_table_rows(read: Reader) -> Callable[[Path, bool | None, Notes], Iterator[Row]]:
     """Return the `rows` of a table of texts."""
 
     def rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:

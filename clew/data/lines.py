@@ -16,7 +16,7 @@ from typing import TextIO
 
 from clew.core.errors import UserError, shortened
 from clew.data.files.encodings import Guess, Recoded, begins_as_utf8, detect_encoding, guess_encoding
-from clew.data.files.first_bytes import HEAD, PACKED, foreign_file_error, kind_of
+from clew.data.files.first_bytes import HEAD, PACKED, detect_kind, foreign_file_error
 from clew.data.files.given_files import TRIED, check_encoding, given_encoding
 from clew.data.files.unpacking import PIECE, kind_at, open_bytes
 
@@ -33,7 +33,7 @@ def read_lines(path: Path, longest: int | None = None) -> Iterator[str]:
 def ended_lines(path: Path, longest: int | None = None) -> Iterator[str]:
     """Yield the lines, each with its newline, which the last may lack. Refuse a file without a single character."""
     number = 0
-    with opened(path) as stream:
+    with open_decoded(path) as stream:
         lines = stream if longest is None else iter(lambda: stream.readline(longest + 1), "")
         for number, line in enumerate(lines, start=1):
             if longest is not None and len(line) > longest:
@@ -52,9 +52,9 @@ def ended_lines(path: Path, longest: int | None = None) -> Iterator[str]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[TextIO]:
+def open_decoded(path: Path) -> Iterator[TextIO]:
     """Open a file as a decoded stream. Any error becomes one message with the file's name."""
-    with reading(path):
+    with naming_errors(path):
         try:
             with open_text(path) as stream:
                 yield stream
@@ -63,7 +63,7 @@ def opened(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def naming_errors(path: Path) -> Iterator[None]:
     """Turn any error in reading a file inside the block into one message with its name."""
     try:
         check_file(path)
@@ -76,7 +76,7 @@ def open_text(path: Path) -> TextIO:
     stream = open_bytes(path)
     try:
         head = stream.peek(HEAD)[:HEAD]
-        if (kind := kind_of(head)) is not None and given_encoding(path) is None:
+        if (kind := detect_kind(head)) is not None and given_encoding(path) is None:
             raise foreign_file_error(path, kind)
         if (encoding := known_encoding(path, head)) is not None:
             return io.TextIOWrapper(stream, encoding=encoding, newline=None)
@@ -108,7 +108,7 @@ def find_encoding(path: Path) -> Guess | None:
     read."""
     if kind_at(path) not in (None, *PACKED):
         return None
-    with reading(path), open_bytes(path) as stream:
+    with naming_errors(path), open_bytes(path) as stream:
         head = stream.peek(HEAD)[:HEAD]
         if (given := given_encoding(path)) is not None:
             return Guess(given, "it was given")

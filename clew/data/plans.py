@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clew.core.batches import part_of
+from clew.core.batches import slice_of_part
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
 from clew.data.caching.shards import Shards
@@ -73,7 +73,12 @@ class StreamPlan:
         done = number * self.length
         sizes = np.clip(self.sizes - done, 0, self.length)
         return gather(
-            tokens, self.starts + done, sizes, fresh=number == 0, apart=apart, rows=part_of(len(sizes), part, parts)
+            tokens,
+            self.starts + done,
+            sizes,
+            fresh=number == 0,
+            apart=apart,
+            rows=slice_of_part(len(sizes), part, parts),
         )
 
 
@@ -97,7 +102,7 @@ class VariedStreamPlan:
     def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch:
         check_number(number, self.num_batches)
         first, last = self.edges[number], self.edges[number + 1]
-        rows = part_of(len(self.starts), part, parts)
+        rows = slice_of_part(len(self.starts), part, parts)
         batch = gather(
             tokens,
             self.starts + first,
@@ -129,7 +134,7 @@ class WindowPlan:
         check_number(number, self.num_batches)
         windows = slice(number * self.batch_size, (number + 1) * self.batch_size)
         starts, sizes = self.starts[windows], self.sizes[windows]
-        return gather(tokens, starts, sizes, fresh=True, apart=apart, rows=part_of(len(sizes), part, parts))
+        return gather(tokens, starts, sizes, fresh=True, apart=apart, rows=slice_of_part(len(sizes), part, parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +156,7 @@ class ExamplePlan:
         padding of the whole batch, to be collated with the part and then cut off: the longest on every side, and the
         shortest, without which the part might not need a mask. `lengths` is (example, side)."""
         rows = self.rows(number)
-        own, sides = rows[part_of(len(rows), part, parts)], lengths[rows].reshape(len(rows), -1)
+        own, sides = rows[slice_of_part(len(rows), part, parts)], lengths[rows].reshape(len(rows), -1)
         deciding = np.setdiff1d(rows[np.concatenate([sides.argmax(0), sides.argmin(0)])], own)
         return np.concatenate([own, deciding]), len(own)
 

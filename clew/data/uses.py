@@ -40,7 +40,7 @@ SHORT = 50
 """In a file of fewer records, each label may be rare."""
 
 
-def find_use(description: Description) -> Use | None:
+def guess_use(description: Description) -> Use | None:
     """Return what the file seems to be for; None if nothing fits."""
     use = FORMATS[description.format].use
     if description.num_files is not None and FORMATS[description.format].has_lists:

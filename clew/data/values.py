@@ -20,7 +20,7 @@ def as_words(value: Any, role: str) -> tuple[str, ...]:
     if is_list_of_numbers(value):
         raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {NUMBERS_FOR_NAMES}")
     if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) for word in value):
-        raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {kind_of(value)}")
+        raise Faulty("wrong kind", f"data.{role} takes a list of strings, found {value_kind(value)}")
     if not value or "" in value:
         raise Faulty("empty field", f"the field for data.{role} is empty, or a string in it is")
     return tuple(check_unicode(word, role) for word in value)
@@ -37,7 +37,7 @@ def as_text(values: Mapping[str, Any], role: str) -> str:
         raise Faulty("empty field", f"the field for data.{role} is null")
     if isinstance(value, (int, float)):
         return json.dumps(value)
-    raise Faulty("wrong kind", f"data.{role} takes a text, found {kind_of(value)}")
+    raise Faulty("wrong kind", f"data.{role} takes a text, found {value_kind(value)}")
 
 
 def as_labels(value: Any, separator: str | None) -> tuple[str, ...]:
@@ -69,5 +69,5 @@ def check_unicode(text: str, role: str) -> str:
     return text
 
 
-def kind_of(value: Any) -> str:
+def value_kind(value: Any) -> str:
     return KINDS.get(type(value), type(value).__name__)

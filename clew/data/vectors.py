@@ -17,10 +17,10 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from clew.core.errors import UserError, counted, shown
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 from clew.data.files.first_bytes import CONTROLS
 from clew.data.files.unpacking import PIECE, open_bytes
-from clew.data.lines import read_lines, reading
+from clew.data.lines import naming_errors, read_lines
 
 LARGEST = float(np.finfo(np.float32).max)
 RULE = "each line must be a word and its numbers, separated by spaces"
@@ -74,7 +74,7 @@ def read_vectors(
     found, found_lowered = np.zeros((2, len(words)), dtype=bool)
     for line in vector_lines(path, dim):
         if not num_in_file:
-            check_fits(
+            check_memory(
                 4 * len(words) * line.width,
                 f"{counted(len(words), 'vector')} of {line.width:,} numbers, as {path} has them",
                 SEE,
@@ -152,7 +152,7 @@ def width_of_vectors(path: Path) -> int | None:
 
 def is_binary(path: Path) -> bool:
     """Whether a first line of two numbers is followed by bytes that text never has."""
-    with reading(path), open_bytes(path) as file:
+    with naming_errors(path), open_bytes(path) as file:
         head = file.peek(PIECE)[:PIECE]
         return HEADER.match(head) is not None and not CONTROLS.isdisjoint(head)
 
@@ -160,7 +160,7 @@ def is_binary(path: Path) -> bool:
 def binary_vectors(path: Path, dim: int | None) -> Iterator[Line]:
     """Yield vectors up to the end of the file, or to one that is cut short. Some programs write a newline before each
     word except the first."""
-    with reading(path), open_bytes(path) as file:
+    with naming_errors(path), open_bytes(path) as file:
         num_words, width = map(int, file.readline(LONGEST_WORD).split())
         check_width(f"{path}:1", dim, width)
         if 4 * width > LONGEST:
@@ -187,7 +187,7 @@ def first_line(path: Path) -> tuple[int | None, int | None]:
     """Return the number of words and the width in the first line; None if it has none."""
     if not is_binary(path):
         return header(next(read_lines(path, LONGEST)))
-    with reading(path), open_bytes(path) as file:
+    with naming_errors(path), open_bytes(path) as file:
         return header(file.readline(LONGEST_WORD).decode().strip())
 
 

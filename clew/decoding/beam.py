@@ -17,7 +17,7 @@ from clew.decoding.ends import End, check_max_new, end_tokens, num_going_on
 from clew.decoding.engine import called, calling, repeating, standing_of
 from clew.decoding.looks import looks_every
 from clew.decoding.ranking import LengthForm, Ranking
-from clew.decoding.stepper import CHUNK, Stepper, prompt_extent, read_to_end, start_of, trimmed
+from clew.decoding.stepper import CHUNK, Stepper, drop_padding, prompt_extent, read_to_end, start_of
 
 
 class Hypotheses(NamedTuple):
@@ -93,7 +93,7 @@ def beam_search(
     search = Search(stepper, beams, n_best, ends, ranking, early_stop, is_watched=watch is not None)
     start, standing = start_of(stepper, state, sentences, prompt.shape[1] + longest), standing_of(search.signature)
     extent = prompt_extent(prompt, mask)
-    prompt, mask = trimmed(prompt, mask, extent)
+    prompt, mask = drop_padding(prompt, mask, extent)
     extent = extent.in_chunks(CHUNK)
 
     def begin(prompt: Tensor, mask: Tensor | None, made_from: Tree, limits: Tensor) -> tuple[Frame, tuple[Tensor, ...]]:

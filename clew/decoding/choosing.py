@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.decoding.filters import normalised
-from clew.decoding.sampling import choose, most_probable
+from clew.decoding.filters import renormalise
+from clew.decoding.sampling import choose_token, most_probable
 
 
 class Choice(NamedTuple):
@@ -73,7 +73,7 @@ def check_choice(choice: Choice) -> None:
         raise UserError(f"alternatives ({choice.alternatives}) must be at least 0 and at most {MOST_ALTERNATIVES}")
 
 
-def kinds_of(choice: Choice) -> Kinds:
+def choice_kinds(choice: Choice) -> Kinds:
     cuts = choice.top_k is not None or choice.top_p is not None
     # Every row with alternatives computes the same number of them, so that few different steps are captured.
     return Kinds(
@@ -85,7 +85,7 @@ def kinds_of(choice: Choice) -> Kinds:
     )
 
 
-def choices_of(rows: Sequence[Choice], device: torch.device) -> Choices:
+def stack_choices(rows: Sequence[Choice], device: torch.device) -> Choices:
     # The tolerance is that of `filters.Nucleus`.
     rest = [-1.0 if row.top_p is None else (1 - row.top_p) * (1 + 1e-5) for row in rows]
     banned = [-1 if row.banned is None else row.banned for row in rows]
@@ -102,7 +102,7 @@ def shaped(log_probs: Tensor, choices: Choices, kinds: Kinds) -> Tensor:
     if kinds.tempers:
         peak = log_probs.amax(-1, keepdim=True).clamp(min=torch.finfo(log_probs.dtype).min)
         temperature = choices.temperature[:, None].to(log_probs.dtype)
-        log_probs = torch.where(temperature == 1, log_probs, normalised((log_probs - peak) / temperature))
+        log_probs = torch.where(temperature == 1, log_probs, renormalise((log_probs - peak) / temperature))
     if kinds.cuts:
         log_probs = cut_tail(log_probs, choices)
     return log_probs
@@ -115,17 +115,17 @@ def cut_tail(log_probs: Tensor, choices: Choices) -> Tensor:
     places = torch.arange(vocabulary - 1, -1, -1, device=log_probs.device)  # 0 is the most probable token
     has_k, has_p = choices.top_k[:, None] < vocabulary, choices.rest[:, None] >= 0
     after_k = torch.where(
-        has_k, normalised(ascending.masked_fill(places >= choices.top_k[:, None], -math.inf)), ascending
+        has_k, renormalise(ascending.masked_fill(places >= choices.top_k[:, None], -math.inf)), ascending
     )
-    after_k_normalised = normalised(after_k)
+    after_k_normalised = renormalise(after_k)
     outside = after_k_normalised.exp().cumsum(-1) <= choices.rest[:, None].to(log_probs.dtype)
     outside[..., -1] = False
-    kept = torch.where(has_p, normalised(after_k_normalised.masked_fill(outside, -math.inf)), after_k)
+    kept = torch.where(has_p, renormalise(after_k_normalised.masked_fill(outside, -math.inf)), after_k)
     return torch.where(has_k | has_p, torch.zeros_like(log_probs).scatter(-1, order, kept), log_probs)
 
 
-def chosen(log_probs: Tensor, choices: Choices, kinds: Kinds, uniform: Tensor | None) -> Tensor:
+def choose_tokens(log_probs: Tensor, choices: Choices, kinds: Kinds, uniform: Tensor | None) -> Tensor:
     """Choose the next token of every row (rows,) from log p'."""
     if not kinds.draws or uniform is None:
         return most_probable(log_probs)
-    return torch.where(choices.is_greedy, most_probable(log_probs), choose(log_probs, uniform))
+    return torch.where(choices.is_greedy, most_probable(log_probs), choose_token(log_probs, uniform))

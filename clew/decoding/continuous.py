@@ -28,11 +28,21 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree, put_rows, select_rows
 from clew.core.types import State
-from clew.decoding.choosing import PLAIN, Choice, Choices, Kinds, check_choice, choices_of, chosen, kinds_of, shaped
+from clew.decoding.choosing import (
+    PLAIN,
+    Choice,
+    Choices,
+    Kinds,
+    check_choice,
+    choice_kinds,
+    choose_tokens,
+    shaped,
+    stack_choices,
+)
 from clew.decoding.ends import check_max_new
 from clew.decoding.engine import LEAST_STEPS, repeating
 from clew.decoding.looks import looks_every
-from clew.decoding.prefixes import Overwritten, Prefixes, overwritten_of, trimmed
+from clew.decoding.prefixes import Overwritten, Prefixes, cut_state, overwritten_of
 from clew.decoding.repeated import Outputs, Repeated
 from clew.decoding.sampling import row_generator
 from clew.decoding.stepper import Stepper, read_at, signature_of
@@ -170,7 +180,7 @@ class Advance:
         plain, state = self.stepper(frame.tokens[:, None], None, frame.state)
         plain = plain[:, -1]
         log_probs = shaped(plain, frame.choices, self.kinds)
-        tokens = chosen(log_probs, frame.choices, self.kinds, uniform)
+        tokens = choose_tokens(log_probs, frame.choices, self.kinds, uniform)
         outputs = [tokens, *(of.gather(1, tokens[:, None])[:, 0] for of in (log_probs, plain))]
         if count := min(self.kinds.alternatives, plain.shape[-1]):
             outputs += plain.topk(count, -1)
@@ -374,7 +384,7 @@ class Continuous:
         assert row.digests is not None
         room = max(count * self.chunk, self.least_room)
         fresh = self.stepper.initial_state(1, room if self.limit is None else min(room, self.limit))
-        self.prefixes.put(trimmed(fresh, row.part.alone()), row.digests[:count], row.overwritten)
+        self.prefixes.put(cut_state(fresh, row.part.alone()), row.digests[:count], row.overwritten)
 
     # Slots
 
@@ -407,7 +417,7 @@ class Continuous:
             row.turn = 0
         kinds = self.kinds
         for row in joining:
-            kinds |= kinds_of(row.wanted.choice)
+            kinds |= choice_kinds(row.wanted.choice)
         self._fit(len(rows), max(row.position for row in rows) + 1, kinds)
         if not joining:
             return
@@ -420,7 +430,7 @@ class Continuous:
         frame: Frame = self.running.frame
         slots = self._numbers([row.slot for row in joining if row.slot is not None])
         frame.tokens.index_copy_(0, slots, torch.tensor([row.tokens[-1] for row in joining], device=self.device))
-        put_rows(frame.choices, slots, choices_of([row.wanted.choice for row in joining], self.device))
+        put_rows(frame.choices, slots, stack_choices([row.wanted.choice for row in joining], self.device))
         new = [row for row in joining if row.part is None]
         if new:
             self._empty([row.slot for row in new if row.slot is not None], frame)
@@ -448,7 +458,7 @@ class Continuous:
 
     def _rebuild(self, rows: int, room: int, kinds: Kinds) -> None:
         occupied = [row for row in self.slots if row is not None]
-        choices = choices_of([row.wanted.choice for row in occupied] + [PLAIN] * (rows - len(occupied)), self.device)
+        choices = stack_choices([row.wanted.choice for row in occupied] + [PLAIN] * (rows - len(occupied)), self.device)
         tokens = torch.tensor([row.tokens[-1] for row in occupied] + [0] * (rows - len(occupied)), device=self.device)
         frame = Frame(tokens, choices, map_tree(torch.clone, self.stepper.initial_state(rows, room)))
         if occupied:

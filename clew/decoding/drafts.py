@@ -11,7 +11,7 @@ from clew.core.masks import chunk_lengths, mask_unless_full
 from clew.core.rewinding import Mark, forget, mark, restore
 from clew.core.types import State
 from clew.decoding.history import History, empty_history
-from clew.decoding.sampling import choose
+from clew.decoding.sampling import choose_token
 from clew.decoding.stepper import Stepper, read_to_end
 from clew.decoding.taped_calls import TapedCalls
 
@@ -96,7 +96,7 @@ class DraftStepper:
             if i:
                 step_log_probs, inner = self.stepper(guesses[-1][:, None], mask_unless_full((most > i)[:, None]), inner)
                 log_probs = step_log_probs[:, 0]
-            guesses.append(choose(log_probs, None if uniform is None else uniform[:, i]))
+            guesses.append(choose_token(log_probs, None if uniform is None else uniform[:, i]))
             draft_log_probs.append(log_probs)
         guessed, drawn_from = torch.stack(guesses, 1), torch.stack(draft_log_probs, 1)
         # If filters leave no token possible, the chosen one is not a guess.

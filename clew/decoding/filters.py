@@ -123,7 +123,7 @@ class Temperature(Filter):
     def filtered(self, log_probs: Tensor) -> Tensor:
         peak = log_probs.amax(-1, keepdim=True).clamp(min=torch.finfo(log_probs.dtype).min)
         # Without subtracting the peak, a temperature near 0 would send every token to -inf.
-        return normalised((log_probs - peak) / self.temperature)
+        return renormalise((log_probs - peak) / self.temperature)
 
 
 class TopK(Filter):
@@ -137,7 +137,7 @@ class TopK(Filter):
 
     def filtered(self, log_probs: Tensor) -> Tensor:
         kept = log_probs.topk(min(self.k, log_probs.shape[-1]), -1)
-        return normalised(torch.full_like(log_probs, -math.inf).scatter(-1, kept.indices, kept.values))
+        return renormalise(torch.full_like(log_probs, -math.inf).scatter(-1, kept.indices, kept.values))
 
 
 class Nucleus(Filter):
@@ -154,12 +154,12 @@ class Nucleus(Filter):
         self.p = p
 
     def filtered(self, log_probs: Tensor) -> Tensor:
-        log_probs = normalised(log_probs)
+        log_probs = renormalise(log_probs)
         ascending, order = log_probs.sort(-1)
         # The tolerance lets .5 + .3 reach .8 in spite of rounding.
         outside = ascending.exp().cumsum(-1) <= (1 - self.p) * (1 + 1e-5)
         outside[..., -1] = False
-        return normalised(log_probs.masked_fill(torch.zeros_like(outside).scatter(-1, order, outside), -math.inf))
+        return renormalise(log_probs.masked_fill(torch.zeros_like(outside).scatter(-1, order, outside), -math.inf))
 
 
 class Banned(Filter):
@@ -271,7 +271,7 @@ def with_filters(
     return stepper
 
 
-def normalised(log_probs: Tensor) -> Tensor:
+def renormalise(log_probs: Tensor) -> Tensor:
     """Normalise log_probs. A position with no token left stays -inf throughout, where log_softmax would give NaN."""
     total = log_probs.logsumexp(-1, keepdim=True)
     return log_probs - total.masked_fill(total == -math.inf, 0.0)

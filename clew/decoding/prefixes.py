@@ -128,7 +128,7 @@ def rewound(state: State, length: int, overwritten: Overwritten) -> State:
     return map_parts(REWIND, back, lambda _: next(kept), state)
 
 
-def trimmed(fresh: State, state: State) -> State:
+def cut_state(fresh: State, state: State) -> State:
     """Cut a state to the shapes of a fresh one, and copy it."""
 
     def cut(leaf: Tensor, whole: Tensor) -> Tensor:

@@ -150,7 +150,7 @@ class Recording(TorchFunctionMode):
         sizes: Any = None  # len(x) cannot give a counted number
         if isinstance(result, torch.Size) and len(then) == len(result):
             sizes = tuple(self.grown(size, before) for size, before in zip(result, then, strict=True))
-        elif name_of(func) == "size":
+        elif function_name(func) == "size":
             sizes = self.grown(result, then)
         if sizes is None:
             self.spoil(f"{func} reads the shape of a tensor that grows from step to step")
@@ -161,7 +161,7 @@ class Recording(TorchFunctionMode):
         return sizes
 
     def note(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
-        name = name_of(func)
+        name = function_name(func)
         arguments = self.described((list(args), dict(kwargs)))
         if is_sized_by_data(name, args, kwargs):
             self.spoil(f"the output shape of {name} depends on numbers in a tensor")
@@ -215,7 +215,7 @@ class Recording(TorchFunctionMode):
             self.spoil(f"from {earlier.function} on, a step makes other calls than the one before")
         elif not self.are_alike(entry.arguments, earlier.arguments):
             self.spoil(f"{entry.function} is called with another number or tensor than in the step before")
-        if name_of(entry.function) in ("item", "tolist"):
+        if function_name(entry.function) in ("item", "tolist"):
             numbers = self.counted(entry.numbers, earlier.numbers)
             return numbers, entry._replace(numbers=numbers)
         if entry.numbers != earlier.numbers:  # int(x) cannot give a counted number
@@ -262,14 +262,14 @@ class Slice(NamedTuple):
     step: Any
 
 
-def name_of(function: Any) -> str:
+def function_name(function: Any) -> str:
     """Return the name of a torch function; for `torch.ops.aten.add_.Tensor` it is add_."""
     return str(getattr(function, "__name__", "")).split(".")[0]
 
 
 def is_about_shape(func: Any, result: Any) -> bool:
     """Whether a call reads a property of a tensor that does not depend on its numbers."""
-    name = name_of(func)
+    name = function_name(func)
     return name not in READS and isinstance(
         result, (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout)
     )
@@ -291,7 +291,7 @@ def is_sized_by_data(name: str, args: Any, kwargs: Any) -> bool:
 
 
 def is_same_function(a: Any, b: Any) -> bool:
-    return a is b or (a == b and name_of(a) == "__get__")
+    return a is b or (a == b and function_name(a) == "__get__")
 
 
 def changes_in_place(name: str) -> bool:

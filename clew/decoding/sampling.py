@@ -25,11 +25,11 @@ from clew.decoding.stepper import (
     Start,
     Stepper,
     calm_steps,
+    drop_padding,
     prompt_extent,
     read_to_end,
     signature_of,
     start_of,
-    trimmed,
 )
 
 Draw = Callable[[int], Tensor]
@@ -120,7 +120,7 @@ def most_probable(log_probs: Tensor) -> Tensor:
     return log_probs.argmax(-1)
 
 
-def choose(log_probs: Tensor, uniform: Tensor | None) -> Tensor:
+def choose_token(log_probs: Tensor, uniform: Tensor | None) -> Tensor:
     """Choose the most probable token of each row (rows, vocabulary), or the one drawn by a uniform number (rows,)."""
     return (
         most_probable(log_probs)
@@ -204,7 +204,7 @@ class Walk:
         return calm_steps(self.stepper, frame.state)
 
     def choose(self, log_probs: Tensor, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
-        tokens = choose(log_probs, uniform)
+        tokens = choose_token(log_probs, uniform)
         if not self.ends:
             return frame._replace(tokens=tokens), Step(
                 tokens, log_probs.gather(1, tokens[:, None])[:, 0], frame.running
@@ -226,7 +226,7 @@ def _walk(
 ) -> Iterator[Step]:
     """Yield blocks of steps. On a GPU, if no row can end, a block is checked while the next one runs."""
     standing, extent = standing_of(walk.signature), prompt_extent(prompt, mask)
-    prompt, mask = trimmed(prompt, mask, extent)
+    prompt, mask = drop_padding(prompt, mask, extent)
     extent = extent.in_chunks(CHUNK)
 
     def begin(prompt: Tensor, mask: Tensor | None, made_from: Tree, uniform: Tensor | None) -> tuple[Frame, Step]:

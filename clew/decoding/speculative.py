@@ -33,7 +33,7 @@ from clew.decoding.sampling import (
     Sequences,
     Step,
     check_possible,
-    choose,
+    choose_token,
     collected,
     each_token,
     invert_cumulative,
@@ -206,7 +206,7 @@ class Rounds:
     @torch.inference_mode()
     def steps(self, prompt: Tensor, mask: Tensor | None, state: State, chunk: int) -> Iterator[Step]:
         log_probs, state = prefill(self.stepper, prompt, mask, state)
-        first = choose(log_probs, None if self.numbers is None else self.numbers[:, 0, DRAW])
+        first = choose_token(log_probs, None if self.numbers is None else self.numbers[:, 0, DRAW])
         chosen = log_probs.gather(1, first[:, None])
         check_possible(chosen[:, 0], torch.ones_like(first, dtype=torch.bool))
         page = Page(len(prompt), self.max_new, chosen)

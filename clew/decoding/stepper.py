@@ -191,7 +191,7 @@ def _has_positions(kind: type[Stepper]) -> bool:
     return "at" in inspect.signature(kind.__call__).parameters
 
 
-def trimmed(tokens: Tensor, mask: Tensor | None, extent: Extent) -> tuple[Tensor, Tensor | None]:
+def drop_padding(tokens: Tensor, mask: Tensor | None, extent: Extent) -> tuple[Tensor, Tensor | None]:
     """Drop columns that are padding in every row; the mask is None if everything is real."""
     longest = extent.longest
     return tokens[:, :longest], None if mask is None or extent.shortest == longest else mask[:, :longest]

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from clew.decoding.counted import Counted, slope_of
-from clew.decoding.recording import Entry, Recording, Ref, Slice, changes_in_place, name_of, refs_in
+from clew.decoding.recording import Entry, Recording, Ref, Slice, changes_in_place, function_name, refs_in
 
 
 class Diverged(Exception):
@@ -101,7 +101,7 @@ class Source:
 
     def line(self, entry: Entry) -> str:
         args, kwargs = entry.arguments
-        if name_of(entry.function) == "__get__":  # a property, such as mT
+        if function_name(entry.function) == "__get__":  # a property, such as mT
             call = f"t{args[0].number}.{entry.function.__self__.__name__}"
         else:
             parts = [self.text(part) for part in args] + [f"{name}={self.text(part)}" for name, part in kwargs.items()]
@@ -149,7 +149,7 @@ def needed_entries(entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[Ent
     needed, kept = set(outputs), []
     for entry in reversed(entries):
         arguments, results = set(refs_in(entry.arguments)), set(refs_in(entry.results))
-        if entry.results is None or changes_in_place(name_of(entry.function)) or results & (needed | arguments):
+        if entry.results is None or changes_in_place(function_name(entry.function)) or results & (needed | arguments):
             needed |= arguments
             kept.append(entry)
     return kept[::-1]

@@ -10,7 +10,7 @@ from clew.core.errors import UserError
 from clew.drawing.colours import DARK, LIGHT, TURNS, number_kind
 from clew.drawing.figures import LARGEST, load_matplotlib
 from clew.drawing.kinds import SANS
-from clew.drawing.letters import printable, shortened, text_width
+from clew.drawing.letters import printable_letters, shortened_name, text_width
 from clew.drawing.standalone import Theme, standalone, themed
 
 
@@ -46,7 +46,8 @@ class Layout(NamedTuple):
 
 def lay_out(alignment: Drawn) -> Layout:
     source, target = (
-        [shortened(printable(word), LONGEST_WORD) for word in words] for words in (alignment.source, alignment.target)
+        [shortened_name(printable_letters(word), LONGEST_WORD) for word in words]
+        for words in (alignment.source, alignment.target)
     )
     leaning = [round(text_width(word, WORD_SIZE) * LEAN) for word in source]
     left = MARGIN + max((text_width(word, WORD_SIZE) for word in target), default=0) + GAP
@@ -95,7 +96,7 @@ def cell(alignment: Drawn, row: int, column: int, left: int, first: int) -> str:
     if weight < FAINTEST:
         return ""
     x, y = left + CELL * column, first + CELL * row
-    about = escape(printable(f"{alignment.target[row]} to {alignment.source[column]}: {weight:.3f}"))
+    about = escape(printable_letters(f"{alignment.target[row]} to {alignment.source[column]}: {weight:.3f}"))
     shape = (
         f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{CELL}"'
         f' fill-opacity="{weight:.3f}"><title>{about}</title></rect>'

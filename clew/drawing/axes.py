@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from clew.drawing.colours import COLOURS, dash_of
-from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.letters import shortened_name, text_width, visible
 from clew.drawing.scales import Scale
 from clew.drawing.shapes import Dot, Label, Shape, Stroke
 
@@ -53,7 +53,7 @@ def legend(
 ) -> tuple[list[Shape], float]:
     """Names beside their colours, in as many rows as needed, and the height of these; nothing if no group has a
     name."""
-    shown = [shortened(visible(name), LONGEST_NAME) for name in names]
+    shown = [shortened_name(visible(name), LONGEST_NAME) for name in names]
     if not any(shown):
         return [], 0.0
     shapes: list[Shape] = []

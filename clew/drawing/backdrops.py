@@ -20,7 +20,7 @@ def sizes_over(backdrop: np.ndarray, rows: int, columns: int) -> tuple[float, fl
     return min(max(WIDE / max(columns, 1), LEAST), 12.0), min(max(TALL / max(rows, 1), LEAST), 12.0)
 
 
-def below(backdrop: np.ndarray | None, left: float, top: float, width: float, height: float) -> list[Shape]:
+def draw_below(backdrop: np.ndarray | None, left: float, top: float, width: float, height: float) -> list[Shape]:
     """The picture below the map, faint so that colours stand out, and again beside it, unchanged; or a spectrogram,
     dark where it is loud."""
     if backdrop is None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from clew.drawing.axes import WIDTH, legend
 from clew.drawing.colours import COLOURS
-from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.letters import shortened_name, text_width, visible
 from clew.drawing.parts import Bars
 from clew.drawing.scales import LARGEST, Scale, short_number
 from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
@@ -53,7 +53,7 @@ def bounds(part: Bars) -> tuple[float, float]:
 def lay_out(part: Bars, top: float) -> Layout:
     values = table_of(part)
     groups = max(map(len, values), default=1)
-    names = [shortened(visible(name), LONGEST_NAME) for name in part.names]
+    names = [shortened_name(visible(name), LONGEST_NAME) for name in part.names]
     left = max((text_width(name, 13) for name in names), default=0) + 14
     low, high = bounds(part)
     room = max((text_width(short_number(value), 11.5) for row in values for value in row), default=0) + 10

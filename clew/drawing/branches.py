@@ -4,7 +4,7 @@ bold."""
 from dataclasses import dataclass
 from typing import Literal
 
-from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.letters import shortened_name, text_width, visible
 from clew.drawing.parts import Branch, Branches
 from clew.drawing.scales import short_number
 from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
@@ -42,7 +42,7 @@ def lay_out(nodes: list[Branch]) -> list[Placed]:
     columns: list[list[int]] = [[] for _ in range(max(steps, default=-1) + 1)]
     for number, step in enumerate(steps):
         columns[step].append(number)
-    texts = [shortened(visible(node.text), LONGEST_TEXT) for node in nodes]
+    texts = [shortened_name(visible(node.text), LONGEST_TEXT) for node in nodes]
     scores = [short_number(node.score) for node in nodes]
     sizes = [
         text_width(text, SIZE * 1.08) + 8 + text_width(score, SCORE_SIZE) + 2 * PADDING

@@ -3,7 +3,7 @@
 import numpy as np
 
 from clew.drawing.colours import UNDER_TEXT
-from clew.drawing.heatmap import key, limits, strengths
+from clew.drawing.heatmap import colour_range, key, strengths
 from clew.drawing.letters import em, markup, visible
 from clew.drawing.parts import ColouredText
 from clew.drawing.scales import short_number
@@ -19,10 +19,10 @@ TOGETHER = 8
 font."""
 
 
-def coloured(part: ColouredText) -> tuple[np.ndarray, float, float]:
+def colour_scale(part: ColouredText) -> tuple[np.ndarray, float, float]:
     """The strength of every token's colour, and the ends of the scale."""
     values = np.asarray(part.values, dtype=float).reshape(-1)
-    low, high = limits(values, part.low, part.high, part.diverging)
+    low, high = colour_range(values, part.low, part.high, part.diverging)
     return strengths(values, low, high, part.diverging), low, high
 
 
@@ -40,7 +40,7 @@ def shown_token(token: str) -> str:
 
 
 def coloured_text(part: ColouredText) -> Picture:
-    strong, low, high = coloured(part)
+    strong, low, high = colour_scale(part)
     shapes: list[Shape] = []
     labels: list[Shape] = []
     waiting: list[str] = []  # adjacent letters not yet written, which start at x = start
@@ -98,7 +98,7 @@ def about(part: ColouredText, low: float, high: float) -> str:
 
 
 def coloured_text_html(part: ColouredText, name: str) -> str:
-    strong, low, high = coloured(part)
+    strong, low, high = colour_scale(part)
     spans = []
     for place, token in enumerate(part.tokens):
         share = float(strong[place]) if place < len(strong) else 0.0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from clew.drawing import bars, lines, points
-from clew.drawing.heatmap import limits
+from clew.drawing.heatmap import colour_range
 from clew.drawing.parts import Bars, ColouredText, Grid, Heatmap, Lines, Part, Points, Series, Table
 
 NONE = "none"
@@ -67,7 +67,7 @@ def with_bars(part: Bars, names: Sequence[str]) -> Bars:
 
 
 def join_heatmaps(parts: Sequence[Heatmap]) -> list[Heatmap]:
-    bounds = [limits(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
+    bounds = [colour_range(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
     low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
     keyed = parts[0].keyed
     rows = union([part.rows for part in parts]) if keyed else None
@@ -135,7 +135,7 @@ def with_series(part: Lines | Points, names: Sequence[str]) -> Lines | Points:
 
 
 def join_texts(parts: Sequence[ColouredText]) -> list[ColouredText]:
-    bounds = [limits(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
+    bounds = [colour_range(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
     low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
     return [replace(part, low=low, high=high) for part in parts]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from clew.drawing.colours import style
 from clew.drawing.figures import load_matplotlib
-from clew.drawing.letters import shortened
+from clew.drawing.letters import shortened_name
 
 MOST_POINTS = 300
 """The largest number of points of a line; more cannot be told apart and only make the page larger."""
@@ -76,7 +76,7 @@ def mean_of(group: Curves) -> Curve:
     return smoothed(thinned(mean_curve(group.runs)))
 
 
-def limits(groups: Sequence[Curves]) -> tuple[float, float]:
+def value_range(groups: Sequence[Curves]) -> tuple[float, float]:
     """The range of values to show: all but the highest few per cent, with which a curve begins."""
     values = np.asarray([value for group in groups for run in group.runs for value in run.values])
     if len(values) == 0:
@@ -96,7 +96,7 @@ def figure(panels: Sequence[Panel], title: str) -> Any:
     drawn = matplotlib.Figure(figsize=(width, height), dpi=150)
     left = 0.75 / width
     heading = drawn.suptitle(
-        shortened(title, 100), fontsize=13, fontweight="bold", x=left, y=1 - 0.15 / height, ha="left", va="top"
+        shortened_name(title, 100), fontsize=13, fontweight="bold", x=left, y=1 - 0.15 / height, ha="left", va="top"
     )
     axes = drawn.subplots(1, len(panels), squeeze=False)[0]
     drawn.subplots_adjust(
@@ -106,7 +106,7 @@ def figure(panels: Sequence[Panel], title: str) -> Any:
     counts = [f" (mean of {len(group.runs)})" if len(group.runs) > 1 else "" for group in panels[0].groups]
     legend = drawn.legend(
         handles,
-        [shortened(group.name, most) + count for group, count in zip(panels[0].groups, counts, strict=True)],
+        [shortened_name(group.name, most) + count for group, count in zip(panels[0].groups, counts, strict=True)],
         loc="upper left",
         bbox_to_anchor=(left, legend_height / height),
         borderaxespad=0,
@@ -136,7 +136,7 @@ def draw(axis: Any, panel: Panel) -> list[Any]:
     axis.set_title(panel.title, fontsize=11, loc="left")
     axis.set_xlabel("training steps")
     axis.set_ylabel(panel.label)
-    axis.set_ylim(*limits(panel.groups))
+    axis.set_ylim(*value_range(panel.groups))
     axis.set_xlim(left=0)
     axis.grid(True, color="#d8dce2", linewidth=0.6)
     axis.set_axisbelow(True)

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from clew.drawing.colours import COLOURS, DARK, LIGHT, dash_of, variables
-from clew.drawing.curves import FEW_POINTS, Curve, Curves, Panel, limits, mean_of, thinned
+from clew.drawing.curves import FEW_POINTS, Curve, Curves, Panel, mean_of, thinned, value_range
 from clew.drawing.scales import labels, ticks
 
 WIDTH, HEIGHT = 640, 400
@@ -73,7 +73,7 @@ class Scale:
 
     def __init__(self, panel: Panel):
         self.last = max((step for group in panel.groups for run in group.runs for step in run.steps), default=1) or 1
-        self.low, self.high = limits(panel.groups)
+        self.low, self.high = value_range(panel.groups)
 
     def x(self, step: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * step / self.last

@@ -100,7 +100,7 @@ def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
         return list(heatmap.heatmap(part).shapes)
     layout = heatmap.lay_out(part)
     values = np.atleast_2d(np.asarray(part.values, dtype=float))
-    low, high = heatmap.limits(values, part.low, part.high, part.diverging)
+    low, high = heatmap.colour_range(values, part.low, part.high, part.diverging)
     strong = heatmap.strengths(values, low, high, part.diverging)
     width, height = len(layout.columns) * layout.wide, len(layout.rows) * layout.tall
     field = Field(layout.left, layout.top, layout.left + max(width, 1), layout.top + max(height, 1))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.letters import shortened_name, text_width, visible
 from clew.drawing.parts import Grid
 from clew.drawing.shapes import Box, Label, Picture, Raster, Shape
 
@@ -34,7 +34,7 @@ def grid(part: Grid) -> Picture:
     high = part.high if part.high is not None else max((float(each.max()) for row in maps for each in row), default=1.0)
     rows, columns = len(maps), max(map(len, maps), default=0)
     row_names, column_names = (
-        [shortened(visible(name), LONGEST_NAME) for name in names] for names in (part.row_names, part.column_names)
+        [shortened_name(visible(name), LONGEST_NAME) for name in names] for names in (part.row_names, part.column_names)
     )
     step = max(SIDE + GAP, max((text_width(name, 11.5) + GAP for name in column_names), default=0))
     left, top = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP, MARGIN + 14 + GAP

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clew.drawing.backdrops import BESIDE, below, sizes_over
+from clew.drawing.backdrops import BESIDE, draw_below, sizes_over
 from clew.drawing.colours import number_kind
-from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.letters import shortened_name, text_width, visible
 from clew.drawing.parts import Heatmap
 from clew.drawing.scales import short_number
 from clew.drawing.shapes import Box, Label, Picture, Raster, Shape, Stroke
@@ -29,7 +29,7 @@ NONE = "–"
 """The text in a cell without a value."""
 
 
-def limits(values: np.ndarray, low: float | None, high: float | None, diverging: bool) -> tuple[float, float]:
+def colour_range(values: np.ndarray, low: float | None, high: float | None, diverging: bool) -> tuple[float, float]:
     """The values at no colour and at full colour; if diverging, at the two ends around 0."""
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
@@ -87,7 +87,7 @@ def lay_out(part: Heatmap) -> Layout:
     elif max(rows, columns) <= FEW:
         wide = tall = min(wide, tall)
     row_names, column_names = (
-        [shortened(visible(names[at]), LONGEST_NAME) if at < len(names) else "" for at in range(count)]
+        [shortened_name(visible(names[at]), LONGEST_NAME) if at < len(names) else "" for at in range(count)]
         for names, count in ((part.rows, rows), (part.columns, columns))
     )
     names_beside = [name for _, name in shown_names(row_names, tall, ROW_ROOM)]
@@ -119,7 +119,7 @@ def lay_out(part: Heatmap) -> Layout:
 def heatmap(part: Heatmap) -> Picture:
     layout = lay_out(part)
     values = np.atleast_2d(np.asarray(part.values, dtype=float))
-    low, high = limits(values, part.low, part.high, part.diverging)
+    low, high = colour_range(values, part.low, part.high, part.diverging)
     strong = strengths(values, low, high, part.diverging)
     left, top, wide, tall = layout.left, layout.top, layout.wide, layout.tall
     width, height = len(layout.columns) * wide, len(layout.rows) * tall
@@ -128,7 +128,7 @@ def heatmap(part: Heatmap) -> Picture:
         if width and height
         else []
     )
-    shapes = [*below(part.backdrop, left, top, width, height), *shapes]
+    shapes = [*draw_below(part.backdrop, left, top, width, height), *shapes]
     shapes += frame(layout) + names(layout) + axis_names(part, left, top, width, height)
     shapes += key(left, top + height + 14, low, high, part.diverging, goes_on=goes_beyond(values, high), unit=part.unit)
     shapes += measured(part, left, top + height + 14)

@@ -9,7 +9,7 @@ SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\xa0": "⍽"}
 """Signs for white space that would be invisible, or would break a line."""
 
 
-def printable(text: str) -> str:
+def printable_letters(text: str) -> str:
     """The text without characters that a terminal would execute or that XML cannot contain."""
     return "".join(c if c.isprintable() or c in JOINERS else " " if c.isspace() else REPLACEMENT for c in text)
 
@@ -34,7 +34,7 @@ def markup(text: str) -> str:
     return escape(visible(text))
 
 
-def shortened(name: str, most: int) -> str:
+def shortened_name(name: str, most: int) -> str:
     """A long name with its middle left out, since names usually differ at their ends."""
     if len(name) <= most:
         return name

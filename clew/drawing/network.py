@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from clew.drawing.branches import spread
-from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.letters import shortened_name, text_width, visible
 from clew.drawing.parts import Network, Node
 from clew.drawing.shapes import Box, Label, Picture, Place, Shape, Stroke
 
@@ -62,8 +62,8 @@ def layers_of(count: int, edges: Sequence[tuple[int, int, str]]) -> list[int]:
 
 
 def size_of(node: Node) -> tuple[float, float]:
-    widths = [text_width(shortened(visible(node.name), LONGEST_TEXT), 12.5 * 1.1)]
-    widths += [text_width(shortened(visible(line), LONGEST_TEXT), 11) for line in node.lines]
+    widths = [text_width(shortened_name(visible(node.name), LONGEST_TEXT), 12.5 * 1.1)]
+    widths += [text_width(shortened_name(visible(line), LONGEST_TEXT), 11) for line in node.lines]
     return max(widths) + 2 * PADDING, NAME + LINE * len(node.lines) + 10
 
 
@@ -152,7 +152,7 @@ def network(part: Network) -> Picture:
         shapes.append(arrow(points[-1]))
         if text:
             layer_labels = labels.setdefault(slots[path[0]].layer, [])
-            layer_labels.append(beside(points[:4], shortened(visible(text), LONGEST_EDGE), layer_labels))
+            layer_labels.append(beside(points[:4], shortened_name(visible(text), LONGEST_EDGE), layer_labels))
     for slot, node in zip(slots, part.nodes, strict=False):
         shapes += box(slot, node, tops[slot.layer] + (tall[slot.layer] - slot.height) / 2)
     width = max((slot.x + slot.width / 2 for slot in slots), default=0.0) + MARGIN
@@ -204,9 +204,9 @@ def arrow(tip: Place) -> Shape:
 def box(slot: Slot, node: Node, top: float) -> list[Shape]:
     about = "; ".join([node.name, *node.lines])
     shapes: list[Shape] = [Box(slot.x - slot.width / 2, top, slot.width, slot.height, node.kind, about, round=7)]
-    shapes.append(Label(slot.x, top + NAME, shortened(visible(node.name), LONGEST_TEXT), "box-name"))
+    shapes.append(Label(slot.x, top + NAME, shortened_name(visible(node.name), LONGEST_TEXT), "box-name"))
     for number, line in enumerate(node.lines):
         shapes.append(
-            Label(slot.x, top + NAME + LINE * (number + 1), shortened(visible(line), LONGEST_TEXT), "box-line")
+            Label(slot.x, top + NAME + LINE * (number + 1), shortened_name(visible(line), LONGEST_TEXT), "box-line")
         )
     return shapes

@@ -9,7 +9,7 @@ from math import ceil
 
 import numpy as np
 
-from clew.drawing.letters import markup, shortened, visible
+from clew.drawing.letters import markup, shortened_name, visible
 from clew.drawing.parts import Overlays
 from clew.drawing.shapes import Box, Label, Photo, Picture, Raster, Shape, pixels
 
@@ -95,7 +95,9 @@ def overlays(part: Overlays) -> Picture:
         shapes.append(Photo(x, y, wide, tall, photo))
         if number:
             shapes.append(Raster(x, y, wide, tall, shade(part, number - 1), "shade"))
-            shapes.append(Label(x + wide / 2, y + tall + 16, shortened(visible(name), LONGEST_NAME), "word-middle"))
+            shapes.append(
+                Label(x + wide / 2, y + tall + 16, shortened_name(visible(name), LONGEST_NAME), "word-middle")
+            )
             shapes.append(Box(x, y, wide, tall, "thumb", highest_weight(part, number - 1), number=(number - 1, 0)))
         else:
             shapes.append(Box(x, y, wide, tall, "thumb", "the picture"))

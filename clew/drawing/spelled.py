@@ -3,8 +3,8 @@ each letter's place."""
 
 import numpy as np
 
-from clew.drawing.heatmap import limits, strengths
-from clew.drawing.letters import shortened, text_width, visible
+from clew.drawing.heatmap import colour_range, strengths
+from clew.drawing.letters import shortened_name, text_width, visible
 from clew.drawing.parts import Spelled
 from clew.drawing.scales import labels, ticks
 from clew.drawing.shapes import Label, Picture, Raster, Shape, Stroke
@@ -22,7 +22,7 @@ LONGEST_NAME = 16
 
 def spelled(part: Spelled) -> Picture:
     shown, weights = (np.atleast_2d(np.asarray(values, dtype=float)) for values in (part.shown, part.weights))
-    names = [shortened(visible(letter) if letter.strip() else SPACE, LONGEST_NAME) for letter in part.letters]
+    names = [shortened_name(visible(letter) if letter.strip() else SPACE, LONGEST_NAME) for letter in part.letters]
     left = MARGIN + max([text_width(name, 13) for name in names] + [text_width(part.name, 12)], default=0) + GAP
     width = float(np.clip(6 * weights.shape[1], NARROWEST, WIDEST))
     below = MARGIN + TALLEST + BETWEEN
@@ -42,7 +42,7 @@ def spelled(part: Spelled) -> Picture:
 
 def levels(values: np.ndarray, low: float | None = None) -> np.ndarray:
     """Levels from 0 to 255, between the minimum, or `low`, and the maximum."""
-    return np.rint(255 * strengths(values, *limits(values, low, None, False), False))
+    return np.rint(255 * strengths(values, *colour_range(values, low, None, False), False))
 
 
 def frame(left: float, top: float, width: float, height: float) -> list[Shape]:

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any, Literal
 
 from clew.core.errors import unknown
-from clew.drawing.letters import printable
+from clew.drawing.letters import printable_letters
 
 Theme = Literal["auto", "light", "dark"]
 
@@ -26,7 +26,7 @@ def standalone(
     """A picture at its natural size; `body` is SVG, `about` is text."""
     if theme not in styles:
         raise unknown("theme", theme, styles)
-    text = escape(printable(about))
+    text = escape(printable_letters(about))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}-{theme}" role="img" aria-label="{text}"'
         f' width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'

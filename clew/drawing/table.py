@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.drawing.letters import markup, shortened, text_width, visible
+from clew.drawing.letters import markup, shortened_name, text_width, visible
 from clew.drawing.parts import Table
 from clew.drawing.scales import short_number
 from clew.drawing.shapes import Label, Picture, Shape, Stroke
@@ -45,7 +45,9 @@ def numeric(table: Table) -> list[bool]:
 
 
 def table(part: Table) -> Picture:
-    header, *rows = ([shortened(visible(cell(value)), LONGEST) for value in row] for row in (part.header, *part.rows))
+    header, *rows = (
+        [shortened_name(visible(cell(value)), LONGEST) for value in row] for row in (part.header, *part.rows)
+    )
     is_right = numeric(part)
     widths = [
         max((text_width(row[column], 13) for row in (header, *rows) if column < len(row)), default=0)

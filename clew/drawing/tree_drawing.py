@@ -16,7 +16,7 @@ from pathlib import Path
 from clew.core.errors import UserError
 from clew.core.trees import Tree, fold
 from clew.drawing.kinds import SANS
-from clew.drawing.letters import has_no_width, printable, text_width
+from clew.drawing.letters import has_no_width, printable_letters, text_width
 from clew.drawing.standalone import Theme, standalone, themed
 
 
@@ -145,7 +145,7 @@ def put(row: list[str], middle: int, text: str) -> None:
 def cells(text: str) -> list[str]:
     """The columns that a text takes: two for a wide character, none for a combining mark."""
     columns: list[str] = []
-    for character in printable(text):
+    for character in printable_letters(text):
         if has_no_width(character) and columns:
             columns[-1 if columns[-1] else -2] += character
             continue
@@ -226,15 +226,15 @@ def phrase_shape(box: Box, root: Box) -> str:
     return (
         f'<rect class="{kind}" x="{x - box.size // 2}" y="{y - LABEL_HEIGHT // 2}" width="{box.size}"'
         f' height="{LABEL_HEIGHT}" rx="7"/><text class="label {kind}-label" x="{x}"'
-        f' y="{y + 4.5}">{escape(printable(box.node.label))}</text>'
+        f' y="{y + 4.5}">{escape(printable_letters(box.node.label))}</text>'
     )
 
 
 def leaf_shape(box: Box, root: Box) -> str:
     x, y = MARGIN + box.x, middle(box, root)
     return (
-        f'<text class="tag" x="{x}" y="{y + 3}">{escape(printable(box.node.label))}</text>'
-        f'<text class="word" x="{x}" y="{y + WORD_BELOW}">{escape(printable(box.node.word or ""))}</text>'
+        f'<text class="tag" x="{x}" y="{y + 3}">{escape(printable_letters(box.node.label))}</text>'
+        f'<text class="word" x="{x}" y="{y + WORD_BELOW}">{escape(printable_letters(box.node.word or ""))}</text>'
     )
 
 

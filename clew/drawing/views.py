@@ -86,7 +86,7 @@ class View:
         """All values as JSON, each part with its kind. Non-finite numbers (such as the mean of nothing) are null."""
         parts = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in self.parts]
         content = {"title": self.title, "about": self.about, "facts": self.facts, "parts": parts}
-        return json.dumps(plain(content), allow_nan=False) + "\n"
+        return json.dumps(json_ready(content), allow_nan=False) + "\n"
 
     def save(self, path: Path | str) -> Path:
         """Saves the view in the format of the path's suffix."""
@@ -123,14 +123,14 @@ def part_line(part: Part) -> str:
     return type(part).__name__ + (f": {title}" if title else "")
 
 
-def plain(value: Any) -> Any:
+def json_ready(value: Any) -> Any:
     """A value in JSON's types."""
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return json_ready(value.tolist())
     if isinstance(value, dict):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): json_ready(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [json_ready(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -12,7 +12,7 @@ LEAST = -1e4
 """Replaces the logarithm of 0, so that a token that q excludes is very but not infinitely surprising."""
 
 
-def entropy(log_probs: Tensor) -> Tensor:
+def entropy_bits(log_probs: Tensor) -> Tensor:
     log_probs = log_probs.cpu().double()
     return -(log_probs.exp() * log_probs.clamp(min=LEAST)).sum(-1) / math.log(2)
 

@@ -11,7 +11,7 @@ Expanded, it is the sum over all paths from v to f of the product of the derivat
     f(a, b, c) = (a + b) * max(b, c)         at a = 1, b = 2, c = 0
 
 b reaches f through the sum, d f / d b = max(b, c) = 2, and through the maximum, a + b = 3: together 5. `trace` builds
-the graph, `paths` lists the paths of a graph of scalars.
+the graph, `scalar_paths` lists the paths of a graph of scalars.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -357,7 +357,7 @@ class Path(NamedTuple):
     product: float
 
 
-def paths(graph: Graph, start: int, most: int = 1000) -> list[Path]:
+def scalar_paths(graph: Graph, start: int, most: int = 1000) -> list[Path]:
     """Return every path from a scalar node to a scalar output through scalars; their products sum to the gradient at
     the node."""
     last = len(graph.nodes) - 1

@@ -31,7 +31,7 @@ SEED = 1
 def self_similarity(rows: Array) -> float:
     """Return the mean cosine of two different rows: with unit rows u, (|sum u|^2 - n) / (n^2 - n)."""
     if len(rows) < 2:
-        raise UserError("self-similarity needs at least two occurrences")
+        raise UserError(f"self-similarity needs at least two occurrences, not {len(rows)}; give more sentences")
     directions = unit_rows(rows)
     count = len(rows)
     own = float((directions**2).sum())  # n, unless a row is all zeros

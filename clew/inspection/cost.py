@@ -196,12 +196,12 @@ def kind_facts(kind: KindCosts) -> dict[str, Any]:
     return {
         "cost": about.cost,
         "parameters": kind.parameters,
-        "by_length": facts_of(kind.by_length),
-        "by_width": facts_of(kind.by_width),
+        "by_length": costs_as_json(kind.by_length),
+        "by_width": costs_as_json(kind.by_width),
     }
 
 
-def facts_of(costs: Costs) -> dict[str, Any]:
+def costs_as_json(costs: Costs) -> dict[str, Any]:
     """Return costs and fitted powers of FLOPs, memory and time as JSON values; without times theirs are null."""
     timed = not any(map(math.isnan, costs.seconds))
     several = len(costs.sizes) > 1

@@ -11,17 +11,17 @@ from clew.inspection.recording import intervene, plain_module
 from clew.layers.attending.heads import CROSS, DECODER, OWN, AttendingLayer, grouped
 from clew.layers.attending.heads import attending_layers as layers_of
 
-__all__ = ["CROSS", "DECODER", "OWN", "AttendingLayer", "attending_layers", "head_names", "heads_off", "why_headless"]
+__all__ = ["CROSS", "DECODER", "OWN", "AttendingLayer", "head_names", "heads_off", "layers_with_heads", "why_headless"]
 
 
-def attending_layers(run: Any) -> list[AttendingLayer]:
+def layers_with_heads(run: Any) -> list[AttendingLayer]:
     """Return every attention layer of a run, task or body, the lowest first, with the names of its heads and the path
     of their weights."""
     return layers_of(plain_module(run))
 
 
 def head_names(run: Any) -> list[str]:
-    return [name for layer in attending_layers(run) for name in layer.heads]
+    return [name for layer in layers_with_heads(run) for name in layer.heads]
 
 
 def why_headless(model: Any, name: str = "the model") -> str | None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.drawing.views import Lines, Part, Series, View
-from clew.inspection.heads import attending_layers, heads_off
+from clew.inspection.heads import heads_off, layers_with_heads
 from clew.inspection.recording import intervene, plain_module
 
 
@@ -42,7 +42,7 @@ def head_importance(run: Any, batches: Iterable[Any]) -> dict[str, float]:
     pass gives every row's derivative and the mean of the absolute values is exact.
     """
     task = plain_module(run)
-    layers = attending_layers(task)
+    layers = layers_with_heads(task)
     device = next(task.parameters()).device
     sums = {layer.name: torch.zeros(layer.num_heads, dtype=torch.float64) for layer in layers}
     num_rows, was_training = 0, task.training
@@ -73,7 +73,7 @@ def head_importance(run: Any, batches: Iterable[Any]) -> dict[str, float]:
     }
 
 
-def normalised(importance: Mapping[str, float]) -> dict[str, float]:
+def normalise_layers(importance: Mapping[str, float]) -> dict[str, float]:
     """Divide each importance by the norm of its layer's importances, as Molchanov et al. (2017) and Michel et al. do,
     since the scale of gradients differs between layers."""
     lengths: dict[str, float] = {}
@@ -88,14 +88,14 @@ def leave_one_out(run: Any, quality: Callable[[], float]) -> dict[str, float]:
     rest."""
     whole = quality()
     losses = {}
-    for layer in attending_layers(run):
+    for layer in layers_with_heads(run):
         for name in layer.heads:
             with heads_off(run, [name]):
                 losses[name] = whole - quality()
     return losses
 
 
-def ranked(importance: Mapping[str, float]) -> list[str]:
+def rank_heads(importance: Mapping[str, float]) -> list[str]:
     """Sort heads from the least important; ties keep their order."""
     return sorted(importance, key=lambda name: importance[name])
 

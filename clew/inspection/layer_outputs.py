@@ -36,13 +36,13 @@ def layer_outputs(module: nn.Module, call: Callable[[], Any]) -> list[LayerOutpu
     def entered(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         value = first_tensor((*args, *kwargs.values()))
         if not outputs and value is not None and value.is_floating_point() and value.dim() > 1:
-            outputs.append(LayerOutput(INPUT, rows_of(value)))
+            outputs.append(LayerOutput(INPUT, flatten_places(value)))
 
     def left(path: str) -> Callable[..., None]:
         def keep(layer: nn.Module, args: Any, output: Any) -> None:
             value = first_tensor(output)
             if value is not None and value.is_floating_point() and value.dim() > 1:
-                outputs.append(LayerOutput(path, rows_of(value)))
+                outputs.append(LayerOutput(path, flatten_places(value)))
 
         return keep
 
@@ -54,8 +54,8 @@ def layer_outputs(module: nn.Module, call: Callable[[], Any]) -> list[LayerOutpu
     finally:
         for hook in hooks:
             hook.remove()
-    if output is not None and output.dim() > 1 and not (outputs and same(outputs[-1].values, rows_of(output))):
-        outputs.append(LayerOutput(OUTPUT, rows_of(output)))
+    if output is not None and output.dim() > 1 and not (outputs and same(outputs[-1].values, flatten_places(output))):
+        outputs.append(LayerOutput(OUTPUT, flatten_places(output)))
     return outputs
 
 
@@ -63,7 +63,7 @@ def same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and bool((one == other).all())
 
 
-def rows_of(value: Tensor) -> Tensor:
+def flatten_places(value: Tensor) -> Tensor:
     """Flatten the values of one row to (places, dim)."""
     return value.detach().reshape(-1, value.shape[-1])
 

@@ -20,7 +20,7 @@ CHUNK = 64
 """Steps recorded at a time."""
 
 
-def stream(
+def stream_values(
     task: Any, tokens: Sequence[int], paths: Sequence[str], *, rows: int = ROWS
 ) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
     """Yield positions (some,) of the text and the values (some, units) at each path, by chunks; every position comes

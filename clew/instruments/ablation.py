@@ -1,9 +1,9 @@
-"""The effect of switching heads off: what a model expects at every place, before and after.
+"""The effect of switching heads off: the predictions of a model at every place, before and after.
 
     change_t = KL(p_t || q_t) = sum_w p_t(w) log2 (p_t(w) / q_t(w))        in bits; p with all heads, q without some
 
-For a classifier also the probability of every label, and for a model that predicts no tokens how far the vectors of its
-input turn: 1 - cos(h_t, h'_t).
+For a classifier it also shows the probability of every label, and for a model that predicts no tokens how far the
+vectors of its input turn: 1 - cos(h_t, h'_t).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ MOST_ROWS = 15
 
 
 class AblationOptions(Section):
-    """A text, and the heads that are switched off for a second reading of it."""
+    """A text, and the heads that are switched off when the model reads it a second time."""
 
     text: Text = Field("", description="what the model reads")
     heads: tuple[str, ...] = Field(
@@ -65,7 +65,7 @@ def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
     if scores is not None and before.log_probs is not None and after.log_probs is not None:
         bits = divergence(before.log_probs, after.log_probs)
         parts += expectations(reading, scores, before.log_probs, after.log_probs, bits)
-        about = f"on average {bits.mean():.3g} bits between the predictions before and after"
+        about = f"on average {bits.mean():.3g} bits of divergence between the predictions before and after"
         return View(
             f"Without {', '.join(options.heads)}",
             parts,
@@ -80,8 +80,8 @@ def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
     return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "turned": angles.tolist()})
 
 
-class Seen(NamedTuple):
-    """The output of a model for one reading: vectors (places, dim), log p (places, vocabulary), and probabilities of
+class Outputs(NamedTuple):
+    """The output of a model for a text: vectors (places, dim), log p (places, vocabulary), and probabilities of
     labels."""
 
     hidden: Tensor
@@ -89,17 +89,17 @@ class Seen(NamedTuple):
     labels: dict[str, float] | None
 
 
-def observe(subject: Subject, reading: Reading, scores: TokenScores | None) -> Seen:
+def observe(subject: Subject, reading: Reading, scores: TokenScores | None) -> Outputs:
     hidden = reading.hidden()
     judges = subject.has("judges") and not subject.pairs
     labels = dict(subject.offers.judges(ModelInput(reading.text)).probabilities) if judges else None
     with torch.no_grad():
         log_probs = None if scores is None else scores.output(hidden)[0].float().log_softmax(-1).cpu()
-    return Seen(hidden[0].cpu(), log_probs, labels)
+    return Outputs(hidden[0].cpu(), log_probs, labels)
 
 
 def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: Tensor, bits: Tensor) -> list[Part]:
-    """Show the places that change most, with the likeliest token of each before and after."""
+    """Show the places that change most, with the most likely token of each before and after."""
     tokenizer = scores.tokenizer
     tokens = reading.written or reading.pieces
     title = (
@@ -114,7 +114,7 @@ def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: T
         rows.append((*row, float(f"{float(bits[place]):.3g}")))
     joined = tokenizer.unit == "character"
     table = Table(
-        ("place", "token", "likeliest before", "its p before", "likeliest after", "its p after", "change (bits)"),
+        ("place", "token", "most likely before", "its p before", "most likely after", "its p after", "change (bits)"),
         rows,
         "Largest changes",
     )
@@ -124,7 +124,7 @@ def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: T
 def why_no_ablation(subject: Subject) -> str | None:
     why = why_headless(subject.module, subject.name)
     is_foreign = why is not None and shows_attention(subject.module)
-    return f"the heads of {subject.name} can be seen, but not switched off from outside" if is_foreign else why
+    return f"the heads of {subject.name} can be watched, but not switched off from outside" if is_foreign else why
 
 
 ABLATION = Instrument(

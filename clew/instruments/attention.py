@@ -1,6 +1,6 @@
-"""Attention weights of a text, head by head, and where each head tends to look.
+"""The attention weights for a text, head by head, and where each head tends to look.
 
-    weights_ij = softmax_j(scores_ij)      row i is what place i looks at; each row sums to one
+    weights_ij = softmax_j(scores_ij)      row i: where place i looks; each row sums to one
 
 Works on self-attention, on a decoder's attention to its source, and on attentive recurrent decoders, which have one
 head. Weights show where a head looks, not what it does with the values there (Jain and Wallace 2019).
@@ -17,7 +17,7 @@ from clew.core.errors import UserError, counted, few_of
 from clew.core.modes import evaluating
 from clew.drawing.views import Grid, Heatmap, Part, Table, View
 from clew.inspection.attention_weights import ForeignLayer, foreign_weights, shows_attention
-from clew.inspection.heads import attending_layers, why_headless
+from clew.inspection.heads import layers_with_heads, why_headless
 from clew.inspection.recording import record
 from clew.inspection.similarity import entropy
 from clew.instruments.instrument import Choices, Instrument, TextOptions
@@ -28,15 +28,15 @@ from clew.layers.attending.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.tasks.offers import Reading
 
 MOST_CELLS = 2**28
-"""The most weights of all heads together."""
+"""The maximum number of weights of all heads together."""
 MOST_VALUES = 2**14
-"""The most values of the large map that are included in the facts; the view itself has them all."""
+"""The maximum number of values of the large map in the facts. The view itself has all of them."""
 FULL = [step / 10**power for power in range(6, 0, -1) for step in (1, 2, 5)]
 KINDS = {"self": OWN, "decoder": DECODER, "cross": CROSS}
 
 
 class AttentionOptions(TextOptions):
-    """Which heads, and which one is drawn large."""
+    """The heads, and which of them is drawn large."""
 
     heads: Literal["self", "decoder", "cross"] | None = Field(
         None,
@@ -68,9 +68,9 @@ class Habits(NamedTuple):
 
 
 def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
-    """Record every layer of this kind, the lowest first; a layer without heads has no maps. Hard attention has a 1
-    where it looked."""
-    layers = [layer for layer in attending_layers(reading.module) if layer.kind == KINDS[heads]]
+    """Record every layer of this kind, the lowest first; a layer without heads has no maps. The weights of hard
+    attention are 1 at the place where it looks."""
+    layers = [layer for layer in layers_with_heads(reading.module) if layer.kind == KINDS[heads]]
     keys = len(reading.tokens) if heads != "decoder" else len(reading.written)
     queries = len(reading.tokens) if heads == "self" else len(reading.written)
     if (cells := sum(layer.num_heads for layer in layers) * queries * keys) > MOST_CELLS:
@@ -82,11 +82,11 @@ def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[
         for layer in layers
         if layer.num_heads
     }
-    with record(reading.module, *paths.values()) as seen:
+    with record(reading.module, *paths.values()) as recorded:
         reading.hidden()
     none = np.zeros((0, queries, keys), dtype=np.float32)
     return [
-        LayerMaps(layer, as_maps(seen[paths[layer.name]]).float().cpu().numpy() if layer.name in paths else none)
+        LayerMaps(layer, as_maps(recorded[paths[layer.name]]).float().cpu().numpy() if layer.name in paths else none)
         for layer in layers
     ]
 
@@ -123,7 +123,7 @@ def habits(weights: np.ndarray) -> Habits:
 
 def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) -> View:
     subject = subjects[0]
-    if own := attending_layers(subject.module):
+    if own := layers_with_heads(subject.module):
         heads = options.heads or ("cross" if any(layer.kind == CROSS for layer in own) else "self")
         check_heads(subject.name, heads, own)
         reading = read(subject, options.text, options.target, into=options.into)
@@ -134,9 +134,9 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
         heads = options.heads or ("cross" if any(each.layer.kind == CROSS for each in all_maps) else "self")
         recorded = [each for each in all_maps if each.layer.kind == KINDS[heads]]
         if not recorded:
-            known = [word for word, kind in KINDS.items() if any(each.layer.kind == kind for each in all_maps)]
+            kinds_here = [word for word, kind in KINDS.items() if any(each.layer.kind == kind for each in all_maps)]
             raise UserError(
-                f"{subject.name} has no {heads} attention here; it has {' and '.join(known) or 'none at all'}"
+                f"{subject.name} has no {heads} attention here; it has {' and '.join(kinds_here) or 'none at all'}"
             )
     whole = [each for each in recorded if each.layer.num_heads]
     rows, columns = places_of(reading, heads, whole[0].maps)
@@ -172,7 +172,7 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
             about_of(recorded, heads),
             {**facts, "habits": [[name, *row] for name, row in rows_of.items()]},
         )
-    return View("Attention scores", parts, "before the softmax; what a token may not look at has none", facts)
+    return View("Attention scores", parts, "before the softmax; places that a token cannot see have no score", facts)
 
 
 def head_title(name: str, off: Sequence[str]) -> str:
@@ -180,8 +180,8 @@ def head_title(name: str, off: Sequence[str]) -> str:
 
 
 def layer_title(layer: AttendingLayer | ForeignLayer, off: Sequence[str]) -> str:
-    """Title a layer's mean, which is over the heads that are on: those that are off have no weights and would only make
-    the map paler."""
+    """Return the title of a layer's mean. The mean is over the heads that are on, since heads that are off have no
+    weights and would only make the map paler."""
     count, silent = layer.num_heads, [name for name in layer.heads if name in off]
     if not silent:
         return f"Layer {layer.name}, mean of {count} heads" if count > 1 else f"Layer {layer.name}"
@@ -195,11 +195,11 @@ def layer_title(layer: AttendingLayer | ForeignLayer, off: Sequence[str]) -> str
 def head_grid(recorded: Sequence[LayerMaps], options: AttentionOptions) -> Grid:
     """Draw one map per head; heads that are off are marked, and pruned heads have no map."""
     most = max(each.layer.num_heads + each.layer.num_pruned for each in recorded)
-    gone = np.zeros((0, 0), dtype=np.float32)
+    no_map = np.zeros((0, 0), dtype=np.float32)
     is_weights = options.kind == "weights"
-    shown = [[hide_masked(each) for each in layer.maps] for layer in recorded]
+    drawn_maps = [[hide_masked(each) for each in layer.maps] for layer in recorded]
     return Grid(
-        [[*maps, *[gone] * layer.layer.num_pruned] for layer, maps in zip(recorded, shown, strict=True)],
+        [[*maps, *[no_map] * layer.layer.num_pruned] for layer, maps in zip(recorded, drawn_maps, strict=True)],
         [layer.layer.name for layer in recorded],
         [str(number) for number in range(1, most + 1)],
         "All heads: weights in %" if is_weights else "All heads: scores",
@@ -211,23 +211,28 @@ def head_grid(recorded: Sequence[LayerMaps], options: AttentionOptions) -> Grid:
         (
             0.0
             if is_weights
-            else min((float(each[np.isfinite(each)].min(initial=0.0)) for maps in shown for each in maps), default=0.0)
+            else min(
+                (float(each[np.isfinite(each)].min(initial=0.0)) for maps in drawn_maps for each in maps), default=0.0
+            )
         ),
     )
 
 
 def full_colour(weights: Sequence[np.ndarray]) -> float:
-    """Return the weight with full colour, a round number: twice the median of the largest weight per place. With a
+    """Return the weight that gets full colour, a round number: twice the median of the largest weight per place. With a
     scale up to one, the maps of a long text would all be white."""
-    wanted = 2 * float(np.median(np.concatenate([each.max(-1).reshape(-1) for each in weights])))
-    return next((step for step in FULL if step >= wanted), 1.0)
+    target = 2 * float(np.median(np.concatenate([each.max(-1).reshape(-1) for each in weights])))
+    return next((step for step in FULL if step >= target), 1.0)
 
 
 def check_heads(name: str, heads: str, layers: Sequence[AttendingLayer]) -> None:
-    known = [word for word, kind in KINDS.items() if any(layer.kind == kind and layer.num_heads for layer in layers)]
-    if heads not in known:
+    known_kinds = [
+        word for word, kind in KINDS.items() if any(layer.kind == kind and layer.num_heads for layer in layers)
+    ]
+    if heads not in known_kinds:
         raise UserError(
-            f"{name} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned")
+            f"{name} has no {heads} attention; "
+            + (f"heads={' or heads='.join(known_kinds)}" if known_kinds else "all are pruned")
         )
 
 
@@ -250,7 +255,7 @@ def chosen_head(number: int | None, layer: AttendingLayer | ForeignLayer) -> int
 
 
 def places_of(reading: Reading, heads: str, maps: np.ndarray) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of query and key places. Queries of a decoder over its source are named by the token to be
+    """Return the names of query and key places. Queries of a decoder over its source have the names of the tokens to be
     written; places without a name are numbered."""
     names = {"self": (reading.pieces, reading.pieces), "cross": (reading.written, reading.pieces)}
     rows, columns = names.get(heads, (reading.read_by_decoder, reading.read_by_decoder))
@@ -263,7 +268,7 @@ def names_or_numbers(names: Sequence[str], count: int) -> Sequence[str]:
 
 
 def hide_masked(values: np.ndarray) -> np.ndarray:
-    """Replace masked scores, which are -inf or the least finite number, by NaN, which is drawn as no value."""
+    """Replace masked scores, which are -inf or the lowest finite number, by NaN, which is drawn as no value."""
     return np.where(values > np.finfo(values.dtype).min, values, np.nan)
 
 
@@ -283,7 +288,7 @@ def about_of(recorded: Sequence[LayerMaps], heads: str) -> str:
         for each in recorded
         if each.layer.num_pruned
     ]
-    return f"{what[heads]}: a row adds up to 100 %{'; pruned: ' + ', '.join(pruned) if pruned else ''}"
+    return f"{what[heads]}: each row sums to 100 %{'; pruned: ' + ', '.join(pruned) if pruned else ''}"
 
 
 def habit_rows(
@@ -326,7 +331,7 @@ def why_no_attention(subject: Subject) -> str | None:
 
 def head_choices(subject: Subject) -> Choices:
     """Return the kinds, layers and heads of a clew model as choices."""
-    layers = attending_layers(subject.module)
+    layers = layers_with_heads(subject.module)
     kinds = {kind: word for word, kind in KINDS.items()}
     every = [(layer, head) for layer in layers for head in range(1, layer.num_heads + 1)]
     default = {"heads": "cross" if any(layer.kind == CROSS for layer in layers) else "self"} if every else {}

@@ -19,21 +19,22 @@ from clew.tasks.offers import ModelInput
 from clew.tasks.uses.explaining import Explained
 
 ROUGH = 0.05
-"""The least gap that is reported, as a share of the score's difference from the baseline."""
+"""The smallest gap that is reported, as a share of the score's difference from the baseline."""
 STRONGEST = 0.995
-"""The quantile of a picture's values that gets the strongest colour: a few outliers would leave all others pale."""
+"""The quantile of a picture's values that gets the strongest colour. With the maximum, a few outliers would make all
+others pale."""
 MOST_LISTED = 40
-"""The most places of an input that are listed."""
+"""The maximum number of places that are listed."""
 
 
 class AttributionOptions(TextOptions):
-    """Which score is explained, and how."""
+    """The score to explain, and the method."""
 
     method: Literal["integrated_gradients", "input_x_gradient", "occlusion"] = Field(
         "integrated_gradients", description="the method of attribution"
     )
     of: str | None = Field(
-        None, description="the class, tag or token whose score is explained; the likeliest by default"
+        None, description="the class, tag or token whose score is explained; the most likely by default"
     )
     second: str | None = Field(None, description="the second text, for a classifier of text pairs")
     place: int | None = Field(
@@ -42,11 +43,13 @@ class AttributionOptions(TextOptions):
     baseline: Literal["zero", "mean", "mask"] | None = Field(
         None,
         description=(
-            "the uninformative input: vectors of the mask or unknown token, if there is one, or zero vectors; "
+            "the uninformative input: vectors of the mask or unknown token, or zero vectors if there is none; "
             "for a picture or a sound the mean over its places"
         ),
     )
-    steps: int = Field(50, ge=1, le=2000, description="steps of integrated gradients: more make the sum more complete")
+    steps: int = Field(
+        50, ge=1, le=2000, description="steps of integrated gradients; with more steps the sum is more complete"
+    )
     occlude: Literal["replace", "remove"] = Field(
         "replace", description="for occlusion: whether a token is replaced or removed"
     )
@@ -73,13 +76,13 @@ def baseline_of(explained: Explained, x: Tensor, kind: str | None) -> Tensor:
         return x.flatten(0, -2).mean(0).expand_as(x)
     if kind == "zero" or (kind is None and explained.why_irreplaceable() is not None):
         return torch.zeros_like(x)
-    # Not zeros: a norm scales the smallest vector to full length, so the score jumps at zero and no number of steps is
-    # enough.
+    # Not zeros: a norm scales even the smallest vector to full length, so the score jumps at zero, and no number of
+    # steps is enough.
     return explained.replaced()
 
 
 def explain(subject: Subject, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
-    """Return the requested score: `of` is a class, tag or token; `place` a tagged word, a token of the target, or a
+    """Return the score to explain: `of` is a class, tag or token; `place` is a tagged word, a token of the target, or a
     mask."""
     if model_input.target is not None and not subject.has("own_target"):
         raise UserError(f"{subject.name} writes no target; leave target= out")
@@ -94,15 +97,15 @@ def explain(subject: Subject, model_input: ModelInput, of: str | None = None, pl
 def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions) -> View:
     subject = subjects[0]
     with evaluating([subject.module]):
-        given = ModelInput(options.text, options.target, options.into, options.second)
-        explained = explain(subject, given, options.of, options.place)
+        model_input = ModelInput(options.text, options.target, options.into, options.second)
+        explained = explain(subject, model_input, options.of, options.place)
         attribution = attribute(explained, options)
     values = by_place(explained, attribution).float().cpu().tolist()
     method = options.method.replace("_", " ").replace(" x ", " times ")
     about = f"{explained.what}: {attribution.score:.4f}; {method}"
     if attribution.baseline is not None and attribution.gap is not None:
         about += (
-            f" from {attribution.baseline:.4f}; they add up to {sum(values):.4f}, off by {attribution.gap:+.2g} in"
+            f" from {attribution.baseline:.4f}; they sum to {sum(values):.4f}, with a gap of {attribution.gap:+.2g} in"
             f" {options.steps} steps"
         )
     facts = {
@@ -122,21 +125,21 @@ def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions
     ):
         parts.append(
             Note(
-                "The sum is far from complete: the score jumps somewhere between baseline and input; use more steps or"
-                " another baseline."
+                "The sum is far from complete: the score jumps somewhere between the baseline and the input. Use more"
+                " steps or another baseline."
             )
         )
     return View("Attribution", parts, about, facts)
 
 
 def by_place(explained: Explained, attribution: Attribution) -> Tensor:
-    """Return the attribution of each place (places,); for pictures and sounds the sum over the numbers of the place."""
+    """Return the attribution of each place (places,); for pictures and sounds, the sum over the values at the place."""
     canvas = explained.canvas
     return attribution.values if canvas is None or attribution.entries is None else canvas.by_place(attribution.entries)
 
 
 def map_over(explained: Explained, attribution: Attribution) -> Heatmap | None:
-    """Draw the attribution over the picture or sound; a region that was occluded together has one value."""
+    """Draw the attribution over the picture or sound. A region that was occluded as a whole has one value."""
     canvas = explained.canvas
     if canvas is None:
         return None
@@ -166,7 +169,7 @@ def scale_of(unit: str) -> str:
 
 
 def table_of(explained: Explained, values: Sequence[float]) -> Table:
-    """List every place of a text, or the strongest places of another input, strongest first."""
+    """List every place of a text, or for other inputs the strongest places, strongest first."""
     rows = [
         (place, token, value)
         for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)
@@ -176,11 +179,11 @@ def table_of(explained: Explained, values: Sequence[float]) -> Table:
         return Table(("place", explained.places.unit, heading), rows)
     header = ("number", explained.places.unit, heading)
     most = sorted(rows, key=lambda row: -abs(row[2]))[:MOST_LISTED]
-    return Table(header, most, f"The {explained.places.units} that count most" if len(most) < len(rows) else "")
+    return Table(header, most, f"The {explained.places.units} that contribute most" if len(most) < len(rows) else "")
 
 
 ATTRIBUTION = Instrument(
-    "the inputs that a score depends on: tokens of a text, pixels of a picture, bands and frames of a sound",
+    "which inputs a score depends on: tokens of a text, pixels of a picture, bands and frames of a sound",
     AttributionOptions,
     look_at_attribution,
     needs=("explains",),

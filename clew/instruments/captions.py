@@ -1,7 +1,7 @@
 """Where a model looks in a picture for each word of a caption (Xu et al. 2015), or of the sentences of a paragraph.
 
-weights_ti = softmax_i(score(s_t, a_i))      word t looks at place i: of the picture's grid, or of its regions;
-                                             hard attention looks at one
+weights_ti = softmax_i(score(s_t, a_i))      word t looks at place i of the picture's grid, or of its regions;
+                                             hard attention looks at one place
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ from clew.tasks.offers import ModelInput
 from clew.tasks.shared.picture_looks import SentenceLooks, picture_in
 
 LONGEST = 336
-"""Pixels of the longer side of a picture with regions drawn over it."""
+"""The longer side in pixels of a picture with regions drawn over it."""
 TOPIC = "(topic)"
 """The name of the map of a sentence's plan."""
 
 
 class CaptionOptions(Section):
-    """Which picture, and which layer's attention."""
+    """The picture, and the layer whose attention is shown."""
 
     text: Text = Field("", description="a picture file")
     target: str | None = Field(None, description="the caption or paragraph; by default what the model writes")
@@ -52,10 +52,10 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
     reader: InputReader = subject.offers.reader
     if not options.text:
         raise UserError("caption needs a picture; name a file: text=FILE")
-    given = ModelInput(options.text, options.target, boxes=options.boxes, phrases=options.phrases)
-    sentences: list[SentenceLooks] = subject.offers.looks(given, options.layer, subject.decoding)
+    model_input = ModelInput(options.text, options.target, boxes=options.boxes, phrases=options.phrases)
+    sentences: list[SentenceLooks] = subject.offers.looks(model_input, options.layer, subject.decoding)
     text = " ".join(sentence.text for sentence in sentences)
-    drawn = drawn_over(reader, picture_in(given, reader))
+    drawn = drawn_over(reader, picture_in(model_input, reader))
     single = len(sentences) == 1 and sentences[0].topic is None
     parts: list[Part] = []
     for sentence in sentences:
@@ -68,7 +68,7 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
         facts |= sentence_facts(sentences[0])
     else:
         facts["sentences"] = [{"text": sentence.text, **sentence_facts(sentence)} for sentence in sentences]
-    return View("Caption", parts, f"{text!r} for {options.text}: bright places are where a word looks", facts)
+    return View("Caption", parts, f"{text!r} for {options.text}: words look at the bright places", facts)
 
 
 def drawn_over(reader: InputReader, picture: Any) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def drawn_over(reader: InputReader, picture: Any) -> dict[str, Any]:
 
 
 def named_weights(sentence: SentenceLooks) -> tuple[list[str], np.ndarray]:
-    """Return the names and weights (maps, places) of a sentence's maps: one of its plan, if it has one, and one of each
-    word."""
+    """Return the names and weights (maps, places) of a sentence's maps: one for its plan, if it has one, and one for
+    each word."""
     words, weights = list(sentence.words), sentence.weights.float().numpy()
     if sentence.topic is None:
         return words, weights

@@ -1,5 +1,5 @@
 """The cells of a recurrent layer over a text (Karpathy et al. 2015): tanh(c) of an LSTM, or h of a network without c,
-by cell and token, and the text coloured by one cell at a time."""
+for each cell and token, and the text coloured by one cell at a time."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -25,21 +25,21 @@ from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Reading
 
 MOST_SHOWN = 64
-"""The most cells in the overview map."""
+"""The maximum number of cells in the overview map."""
 ABREAST = 4
-"""Small maps per row."""
+"""The number of small maps per row."""
 
 
 class CellOptions(TextOptions):
-    """Which layer and cells."""
+    """The layer and the cells."""
 
     layer: str = Field(
         "", description="the name of a recurrent layer, such as 1, 2.backward or decoder.1; the topmost by default"
     )
     units: tuple[int, ...] = Field(
-        (), description="cells to colour the text by, from 1; those that change most by default"
+        (), description="cells to colour the text by, from 1; by default those that change most"
     )
-    count: int = Field(4, ge=1, le=MOST_SHOWN, description="how many cells, if none is named")
+    count: int = Field(4, ge=1, le=MOST_SHOWN, description="the number of cells, if none is named")
     of: Literal["cell", "hidden"] = Field("cell", description="cell: the layer's memory (c); hidden: its output (h)")
 
 
@@ -51,12 +51,12 @@ class LayerValues(NamedTuple):
 
 
 def layer_values(reading: Reading, layer: RecurrentLayer, of: str) -> LayerValues:
-    """Record the values of a layer; memory cells as tanh(c), so that all are between -1 and 1."""
+    """Record the values of a layer. Memory cells are recorded as tanh(c), which is between -1 and 1."""
     place = layer.place(of)
-    with record(reading.module, place) as seen:
+    with record(reading.module, place) as recorded:
         reading.hidden()
-    values = layer.values(seen[place])
-    return LayerValues(values.tanh() if place == layer.memory else values, layer.layout(reading, seen[place]))
+    values = layer.values(recorded[place])
+    return LayerValues(values.tanh() if place == layer.memory else values, layer.layout(reading, recorded[place]))
 
 
 def liveliest(values: Tensor, count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Two instruments on words in context: the contextuality of a layer's vectors, and a map of one word's occurrences."""
+"""Two instruments for words in context: the contextuality of a layer's vectors, and a map of one word's occurrences."""
 
 from collections.abc import Sequence
 
@@ -20,26 +20,26 @@ from clew.instruments.subjects.sentences import SentenceOptions, find_sentences,
 from clew.instruments.subjects.subject import Subject, subject_names
 
 DRAWN = 400
-"""The most points drawn of a cone."""
+"""The maximum number of points in the plot of a cone."""
 BINS = 41
 
 
 class ContextualityOptions(SentenceOptions):
-    """Which sentences, and which words of them."""
+    """The sentences, and which of their words are measured."""
 
-    least: int = Field(5, ge=2, description="only words that occur in so many sentences are measured")
+    least: int = Field(5, ge=2, description="only words that occur in at least this many sentences are measured")
     layer: int | None = Field(
         None, ge=0, description="the layer whose cone is drawn, 0 for the embedding; the last by default"
     )
 
 
 class OccurrenceOptions(SentenceOptions):
-    """Which word, in which sentences, at which layer."""
+    """The word, the sentences and the layer."""
 
     word: str = Field("", description="the word whose occurrences are mapped, such as bank")
     layer: int | None = Field(None, ge=0, description="the layer, 0 for the embedding; the last by default")
-    sentences: int = Field(5000, ge=2, le=20_000, description="how many sentences are searched")
-    most: int = Field(200, ge=2, le=2000, description="the most occurrences on the map")
+    sentences: int = Field(5000, ge=2, le=20_000, description="the number of sentences to search")
+    most: int = Field(200, ge=2, le=2000, description="the maximum number of occurrences on the map")
 
 
 def look_at_contextuality(subjects: Sequence[Subject], options: ContextualityOptions) -> View:
@@ -56,8 +56,8 @@ def look_at_contextuality(subjects: Sequence[Subject], options: ContextualityOpt
     parts: list[Part] = [measure_lines(measured, title, field) for title, field in MEASURES.items()]
     parts += [*(part for each in on_one_scale(cones) for part in each), table(measured)]
     about = (
-        f"{counted(options.sentences, 'sentence')} of {options.corpus} at most; each measure minus its value for random"
-        " words"
+        f"at most {counted(options.sentences, 'sentence')} of {options.corpus}; the value of each measure for random"
+        " words is subtracted"
     )
     facts = {name: [{**each._asdict(), **adjusted(each)} for each in levels] for name, levels in measured.items()}
     return View("Contextuality", parts, about, {"runs": facts, "corpus": options.corpus})
@@ -84,7 +84,7 @@ def measure_lines(measured: dict[str, list[Contextuality]], title: str, field: s
 
 
 def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
-    """Plot vectors along their first two principal directions, not centred, with the origin; a narrow cone is to one
+    """Plot vectors along their first two principal directions, not centred, with the origin. A narrow cone lies to one
     side of it."""
     drawn = random_rows(len(rows), DRAWN)
     points, shares = principal_components(rows[drawn], centre=False)
@@ -97,7 +97,7 @@ def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
 
 
 def two_shares(shares: np.ndarray) -> str:
-    """Format the variance shares of two directions. They are in the title, so that the axes of compared maps have equal
+    """Format the variance shares of two directions. They are in the title, so the axes of compared maps have equal
     names."""
     first, second = [*shares, 0.0, 0.0][:2]
     return f"{100 * first:.0f} % and {100 * second:.0f} %"
@@ -111,7 +111,7 @@ def histogram(levels: Sequence[np.ndarray], name: str) -> Lines:
     for level, rows in zip(level_names(levels), levels, strict=True):
         cosines = np.clip(random_cosines(rows), -1, 1)
         series.append(Series(level, middles, (np.histogram(cosines, edges)[0] / max(len(cosines), 1)).tolist()))
-    return Lines(series, "cosine of two words drawn at random", "share of pairs", f"{name}: cosines by layer")
+    return Lines(series, "cosine of two random words", "share of pairs", f"{name}: cosines by layer")
 
 
 def table(measured: dict[str, list[Contextuality]]) -> Table:
@@ -134,16 +134,16 @@ def table(measured: dict[str, list[Contextuality]]) -> Table:
 
 def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions) -> View:
     """Map one word: its vectors along their first two principal components, each with its sentence."""
-    subject, wanted = subjects[0], options.word.strip().lower()
-    if not wanted or len(wanted.split()) > 1:
+    subject, word = subjects[0], options.word.strip().lower()
+    if not word or len(word.split()) > 1:
         raise UserError(f"occurrences needs one word, such as word=bank, not {named(options.word)}")
     read = find_sentences(subject, options.corpus, options.sentences)
-    sentences = [words for words in read if wanted in map(str.lower, words)][: options.most]
-    places = [list(map(str.lower, words)).index(wanted) for words in sentences]
+    sentences = [words for words in read if word in map(str.lower, words)][: options.most]
+    places = [list(map(str.lower, words)).index(word) for words in sentences]
     if len(sentences) < 2:
         raise UserError(
-            f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, and at least two"
-            " are needed"
+            f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, but at least two"
+            " are needed; choose another word or corpus"
         )
     levels = level_words(subject, sentences, options.pieces)
     layer = layer_of(options.layer, len(levels), subject)
@@ -152,14 +152,12 @@ def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions)
     points, shares = principal_components(rows)
     points = np.pad(points, ((0, 0), (0, max(2 - points.shape[1], 0))))
     texts = [mark_word(words, place) for words, place in zip(sentences, places, strict=True)]
-    title = (
-        f"{wanted} at {level_names(levels)[layer]}, {len(rows)} occurrences; the components hold {two_shares(shares)}"
-    )
+    title = f"{word} at {level_names(levels)[layer]}, {len(rows)} occurrences; the components hold {two_shares(shares)}"
     part = Points(
-        [Series(wanted, points[:, 0].tolist(), points[:, 1].tolist())], [texts], "component 1", "component 2", title
+        [Series(word, points[:, 0].tolist(), points[:, 1].tolist())], [texts], "component 1", "component 2", title
     )
     facts = {
-        "word": wanted,
+        "word": word,
         "layer": layer,
         "points": [{"x": x, "y": y, "text": t} for (x, y), t in zip(points.tolist(), texts, strict=True)],
     }
@@ -179,7 +177,7 @@ def layer_of(number: int | None, count: int, subject: Subject) -> int:
 
 
 CONTEXTUALITY = Instrument(
-    "how much of a word's vector is its context, by layer",
+    "how much of a word's vector comes from its context, by layer",
     ContextualityOptions,
     look_at_contextuality,
     needs=("vectors",),

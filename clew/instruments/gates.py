@@ -1,11 +1,11 @@
-"""Gates of a recurrent network: how open they are, and how long cells remember.
+"""The gates of a recurrent network: how open they are, and how long cells remember.
 
-A gate is closed below 0.1 and open above 0.9. The shares of time in either state, per cell, are the saturation plot of
+A gate is closed below 0.1 and open above 0.9. The shares of time in these states, per cell, form the saturation plot of
 Karpathy et al. (2015, figure 2). The content of a cell at t - k reaches t through the cell itself multiplied by
 
     f_{t-k+1} f_{t-k+2} ... f_t              f: the forget gate of an LSTM, the update gate of a GRU
 
-whose mean over t, by k, is `kept`. At its mean rate a cell loses half of its content in
+whose mean over t, for each k, is `retention`. At its mean rate a cell loses half of its content in
 
     ln 2 / -mean(ln f)                       steps: its half-life
 """
@@ -29,18 +29,21 @@ from clew.instruments.subjects.subject import Subject
 
 CLOSED, OPEN = 0.1, 0.9
 SMALLEST = 1e-30
-"""Gates are clamped to at least this, so that logarithms are finite."""
+"""Gates are clamped to at least this value, so logarithms are finite."""
 NAMED = 8
-"""The most cells that the label of a point names."""
+"""The maximum number of cells that the label of a point names."""
 LONGEST = 5
-"""How many of the cells with the longest memory are named."""
+"""The number of cells with the longest memory that are named."""
 
 
 class GateOptions(TextOptions):
     """The text, and how far back."""
 
     steps: int = Field(
-        100, ge=1, le=10_000, description="how far back to show what is kept, in places, up to the length of the text"
+        100,
+        ge=1,
+        le=10_000,
+        description="how far back to show the retained share, in places, up to the length of the text",
     )
 
 
@@ -55,7 +58,7 @@ def half_lives(keeping: np.ndarray) -> np.ndarray:
     return np.divide(math.log(2), rates, out=np.full_like(rates, np.inf), where=rates > 0)
 
 
-def kept(keeping: np.ndarray, steps: int) -> np.ndarray:
+def retention(keeping: np.ndarray, steps: int) -> np.ndarray:
     """Return the mean over t of f_{t-k+1} ... f_t for k from 0 to `steps` (steps + 1, units)."""
     logs = np.log(np.maximum(keeping.astype(np.float64), SMALLEST))
     sums = np.concatenate([np.zeros((1, logs.shape[1])), logs.cumsum(0)])
@@ -73,19 +76,21 @@ def gate_values(subject: Subject, options: TextOptions) -> dict[str, Gates]:
     """Record the gates of every layer, by layer name."""
     reading = read(subject, options.text, options.target, into=options.into)
     layers = [layer for layer in recurrent_layers(subject.module) if layer.gates]
-    with record(subject.module, *(path for layer in layers for path in (layer.hidden, *layer.gates.values()))) as seen:
+    with record(
+        subject.module, *(path for layer in layers for path in (layer.hidden, *layer.gates.values()))
+    ) as recorded:
         reading.hidden()
     return {
         layer.name: Gates(
-            {gate: layer.values(seen[path]).numpy() for gate, path in layer.gates.items()},
-            layer.layout(reading, seen[layer.hidden]),
+            {gate: layer.values(recorded[path]).numpy() for gate, path in layer.gates.items()},
+            layer.layout(reading, recorded[layer.hidden]),
         )
         for layer in layers
     }
 
 
 def openness(layers: Mapping[str, Gates]) -> list[Part]:
-    """Draw the mean openness of gates over cells by place, for inputs other than text: lines along time, small maps of
+    """Draw the mean openness of gates over cells by place, for inputs other than text: lines over time, small maps for
     pictures. The forget gates of a graph's edges have no place."""
     placed = {
         layer: {gate: each.mean(1) for gate, each in gates.values.items() if len(each) == len(gates.layout.names)}
@@ -95,8 +100,8 @@ def openness(layers: Mapping[str, Gates]) -> list[Part]:
     for layer, gates in layers.items():
         if gates.layout.axis:
             title = f"How open the gates of layer {layer} are, mean over cells"
-            named = {gate: each.tolist() for gate, each in placed[layer].items()}
-            parts += over_places(gates.layout, named, "mean openness", low=0.0, high=1.0, title=title)
+            values_by_gate = {gate: each.tolist() for gate, each in placed[layer].items()}
+            parts += over_places(gates.layout, values_by_gate, "mean openness", low=0.0, high=1.0, title=title)
     shaped = {layer: gates.layout.shape for layer, gates in layers.items() if gates.layout.shape is not None}
     if shaped:
         maps = [[each.reshape(shape) for each in placed[layer].values()] for layer, shape in shaped.items()]
@@ -150,7 +155,7 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
     memory, curves = [], []
     for layer, gate in keeping.items():
         each = values[layer].values[gate]
-        lives, curve = half_lives(each), kept(each, options.steps).mean(1)
+        lives, curve = half_lives(each), retention(each, options.steps).mean(1)
         best = np.argsort(-lives, kind="stable")[:LONGEST]
         low, middle, high = (format_steps(np.quantile(lives, part, method="nearest")) for part in (0.1, 0.5, 0.9))
         memory.append(
@@ -162,7 +167,7 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
         quantiles = ("half-life, 10th percentile (steps)", "median (steps)", "90th percentile (steps)")
         header = ("layer", "by its gate", *quantiles, "longest (cell: steps)")
         parts.append(Table(header, memory, "How long cells remember, in steps", keys=2))
-        title = "What is kept of a cell's state after k steps, mean over cells"
+        title = "Share of a cell's state that is left after k steps, mean over cells"
         parts.append(Lines(curves, "k, steps", "product of gates", title, log_y=True))
     layout = next(iter(values.values())).layout
     return View(
@@ -185,7 +190,7 @@ def share(value: float) -> str:
 
 
 def format_steps(value: float) -> str:
-    return f"{value:.1f}" if np.isfinite(value) else "for ever"
+    return f"{value:.1f}" if np.isfinite(value) else "forever"
 
 
 def finite(value: float) -> float | None:
@@ -196,7 +201,7 @@ def why_no_gates(subject: Subject) -> str | None:
     if (why := why_not_recurrent(subject)) is not None:
         return why
     has_gates = any(layer.gates for layer in recurrent_layers(subject.module))
-    return None if has_gates else f"the cells of {subject.name} have no gates that can be watched"
+    return None if has_gates else f"the cells of {subject.name} have no gates to watch"
 
 
 GATES = Instrument(

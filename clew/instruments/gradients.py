@@ -26,7 +26,7 @@ from clew.inspection.gradient_flow import (
 )
 from clew.inspection.layer_outputs import first_tensor
 from clew.inspection.recording import record
-from clew.instruments.gates import kept
+from clew.instruments.gates import retention
 from clew.instruments.instrument import Instrument, Text, TextOptions
 from clew.instruments.reading import read
 from clew.instruments.source_gradients import MOST_WRITTEN, source_parts, watched_source
@@ -37,32 +37,32 @@ from clew.instruments.subjects.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Carried, Reading, TokenScores, lacking
 
 MOST_READ = 1000
-"""The most tokens of a given text that a language model reads, unless more steps are requested."""
+"""The maximum number of tokens that a language model reads of a text from the user, unless more steps are requested."""
 MOST_WIDTH = 1024
-"""Wider recurrent matrices are left out: their eigenvalues take minutes."""
+"""Wider recurrent matrices are skipped: their eigenvalues take minutes."""
 FLOOR = 1e-12
-"""The least relative gradient that is drawn."""
+"""The smallest relative gradient that is drawn."""
 
 
 class GradientOptions(TextOptions):
-    """How far back, from how many places, and which gradients count as vanished."""
+    """How far back and from how many places to follow gradients, and which count as vanished."""
 
     text: Text = Field(
         "", description="what the model reads; by default a language model reads its own validation text"
     )
     steps: int = Field(
-        50, ge=1, le=2000, description="how far back gradients are followed, in places, up to half of the text"
+        50, ge=1, le=2000, description="how far back to follow gradients, in places, up to half of the text"
     )
-    places: int = Field(10, ge=1, le=1000, description="places t whose gradients are averaged")
+    places: int = Field(10, ge=1, le=1000, description="the number of places t whose gradients are averaged")
     threshold: float = Field(
-        0.01, gt=0, lt=1, description="a gradient counts as vanished below this share of the one at k = 0"
+        0.01, gt=0, lt=1, description="a gradient counts as vanished below this share of the gradient at k = 0"
     )
     untrained: bool = Field(True, description="compare with the same model before training")
 
 
 class Losses(NamedTuple):
-    """The differentiated number at each place of a text: `at(hidden (places, dim), first)` returns one per place, from
-    `first` on."""
+    """The number at each place of a text whose gradient is taken: `at(hidden (places, dim), first)` returns one per
+    place, from `first` on."""
 
     name: str
     length: int
@@ -80,8 +80,8 @@ class Flow(NamedTuple):
 
 
 def losses_of(reading: Reading) -> Losses:
-    """Return the loss: -log p of the next token, of the written token, or of a masked model's own; |h_t| if no tokens
-    are predicted."""
+    """Return the loss: -log p of the next token, of the written token, or for a masked model of the token itself; |h_t|
+    if no tokens are predicted."""
     model: Any = reading.model
     if lacking(model, "scores_tokens") is not None:
         places = reading.hidden().shape[1]
@@ -125,8 +125,8 @@ def measure(reading: Reading, options: GradientOptions, clip_norm: float | None)
 
 
 def token_steps(reading: Reading, losses: Losses) -> tuple[Callable[[int, State], tuple[Tensor, State]], State] | None:
-    """Return the step function for one token and the initial state; None if the model cannot read that way or has no
-    recurrent state."""
+    """Return the step function for one token and the initial state; None if the model cannot read token by token or has
+    no recurrent state."""
     carried: Carried | None = reading.model.carries(reading) if carried_layers(reading) else None
     if carried is None:
         return None
@@ -141,10 +141,10 @@ def token_steps(reading: Reading, losses: Losses) -> tuple[Callable[[int, State]
 
 @contextmanager
 def watched_inputs(reading: Reading) -> Iterator[tuple[Reading, list[Tensor]]]:
-    """Give a reading, and the tensors that gradients are taken of: the embedding's output, or the input vectors."""
+    """Yield a reading, and the tensors whose gradients are taken: the embedding's output, or the input vectors."""
     if path := reading.model.entrance(reading):
-        with watched_embedding(reading.module, path) as kept:
-            yield reading, kept
+        with watched_embedding(reading.module, path) as embedded:
+            yield reading, embedded
     else:
         x = reading.batch.value.detach().clone().requires_grad_()
         yield replace(reading, batch=reading.batch.with_value(x)), [x]
@@ -157,34 +157,34 @@ def carried_layers(reading: Reading) -> list[RecurrentLayer]:
 
 
 def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
-    """Return what the cell alone keeps after k steps, averaged over cells."""
+    """Return the share of a cell's state that its gates retain after k steps, averaged over cells."""
     layers = [layer for layer in carried_layers(reading) if layer.keeping is not None]
     if not layers or not getattr(getattr(reading.module, "body", reading.module), "causal", False):
         return {}
-    with record(reading.module, *(layer.keeping for layer in layers if layer.keeping is not None)) as seen:
+    with record(reading.module, *(layer.keeping for layer in layers if layer.keeping is not None)) as recorded:
         reading.hidden()
     return {
-        f"{layer.name} gates": torch.tensor(kept(seen[layer.keeping][0].float().cpu().numpy(), steps).mean(1))
+        f"{layer.name} gates": torch.tensor(retention(recorded[layer.keeping][0].float().cpu().numpy(), steps).mean(1))
         for layer in layers
         if layer.keeping is not None
     }
 
 
 def text_of(model: Looked, options: GradientOptions) -> Text:
-    """Return the given text, or for a language model as much of its validation text as needed. It is read one token at
-    a time, so a given text is cut to what takes seconds."""
+    """Return the text from the user, or for a language model as much of its validation text as needed. It is read one
+    token at a time, so a text from the user is cut to a length that takes seconds."""
     subject = subject_of(model)
     if not has_corpus_text(subject):
         return options.text
     text: Any = options.text
     if text:
-        wanted = max(MOST_READ, 2 * options.steps + options.places + 1)
+        num_tokens = max(MOST_READ, 2 * options.steps + options.places + 1)
     else:
         body: Any = subject.module.body
-        wanted = min(2 * options.steps + options.places + 1, body.max_length or 2**62)
-        text = own_text(subject, "valid", 20 * wanted)
+        num_tokens = min(2 * options.steps + options.places + 1, body.max_length or 2**62)
+        text = own_text(subject, "valid", 20 * num_tokens)
     offsets = subject.offers.streams(text).offsets
-    return text[: offsets[wanted - 1][1]] if len(offsets) > wanted else text
+    return text[: offsets[num_tokens - 1][1]] if len(offsets) > num_tokens else text
 
 
 def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> View:
@@ -193,10 +193,7 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
     reading = read(subject, text, options.target, into=options.into)
     losses = losses_of(reading)
     if losses.length < 3:
-        raise UserError(
-            f"gradients need at least 3 places to be followed over, and this text has {losses.length}; give a"
-            " longer one"
-        )
+        raise UserError(f"gradients need at least 3 places, and this text has {losses.length}; give a longer one")
     _, steps = choose_ends(losses.length, options.steps, options.places)
     now = "as it is" if subject.run is None else "trained"
     flows = {now: measure(reading, options, subject.clip_norm)}
@@ -255,11 +252,11 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
     }
     first = "the first " if options.text and text != options.text else ""
     about = (
-        f"The size of the gradient of {losses.name} by states and inputs k {units} before it, over"
-        f" {first}{losses.length} {units}. It reaches as far back as it stays at {options.threshold:.0%} or more of its"
+        f"The norm of the gradient of {losses.name} with respect to states and inputs k {units} before it, over"
+        f" {first}{losses.length} {units}. It reaches back as long as it is at least {options.threshold:.0%} of its"
         " value at k = 0. x is the input"
         + (", h a layer's output and c its cell" if len(flows[now].curves) > 1 else "")
-        + ("; gates: what the gates alone keep of a cell." if gates else ".")
+        + ("; gates: what the gates retain of a cell." if gates else ".")
         + (
             " The map shows the gradient of each written word with respect to each source place, along all paths."
             if by_source
@@ -306,7 +303,7 @@ def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
 
 
 def curve_series(name: str, curve: Tensor, state: str = "") -> Series:
-    """Return a line; dashed if the model is in another state, such as untrained."""
+    """Return the line of a curve; dashed for another state of the model, such as untrained."""
     label = f"{curve_name(name)}, {state}" if state else curve_name(name)
     return Series(label, list(range(len(curve))), curve.clamp(min=FLOOR).tolist(), dashed=bool(state))
 
@@ -324,14 +321,14 @@ def reach_table(flows: dict[str, Flow], steps: int, threshold: float, units: str
             distance = reach(flow.curves[name], threshold)
             row += [f"more than {steps}" if distance.steps is None else distance.steps, f"{distance.most:.3g}"]
         rows.append(row)
-    header = ["gradient by"]
+    header = ["gradient with respect to"]
     for state in flows:
-        header += [f"{state}: below {threshold:.2g} after", "most, relative to k = 0"]
+        header += [f"{state}: below {threshold:.2g} after", "maximum, relative to k = 0"]
     return Table(header, rows, f"How far back gradients reach, in {units}")
 
 
 GRADIENTS = Instrument(
-    "how far back gradients reach, trained and untrained, also into the source, and the recurrent matrices",
+    "how far back gradients reach, before and after training, also into the source, and the recurrent matrices",
     GradientOptions,
     look_at_gradients,
     needs=("reads",),

@@ -1,4 +1,4 @@
-"""The computation graph as a view: of any function, or of a part of a run while it reads a short text."""
+"""Show the computation graph of any function, or of a part of a run while it reads a short text."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from clew.core.errors import UserError, did_you_mean
 from clew.core.modes import evaluating
 from clew.core.taps import Tap
 from clew.drawing.views import Network, Node, Note, Part, Table, View
-from clew.inspection.computation_graph import Edge, Graph, paths, trace
+from clew.inspection.computation_graph import Edge, Graph, scalar_paths, trace
 from clew.inspection.recording import intervene
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
@@ -20,13 +20,13 @@ from clew.instruments.subjects.subject import Subject
 from clew.kernels import only_equations
 
 MOST_DRAWN = 300
-"""The most nodes of a graph that is drawn; a larger one is only listed."""
+"""The maximum number of nodes in a drawing; a larger graph is only listed."""
 WRITTEN_OUT = 4
-"""The most entries of a tensor that are written out."""
+"""The maximum number of entries of a tensor that are written out."""
 
 
 class GraphOptions(TextOptions):
-    """What is traced."""
+    """The part of the model to trace."""
 
     layer: str = Field(
         "", description="a module's path, such as body.layers.layers.0; by default the first cell, or the first layer"
@@ -41,7 +41,7 @@ def view_of(graph: Graph, title: str = "Computation graph", about: str = "") -> 
         parts.append(network(graph))
     else:
         parts.append(
-            Note(f"{len(graph.nodes)} nodes are too many to draw; take a shorter text or a smaller part of the model.")
+            Note(f"{len(graph.nodes)} nodes are too many to draw; use a shorter text or a smaller part of the model.")
         )
     rows = [
         (
@@ -59,7 +59,7 @@ def view_of(graph: Graph, title: str = "Computation graph", about: str = "") -> 
     )
     parts.append(
         Table(
-            ("number", "node", "gradient", "is the sum of"),
+            ("number", "node", "gradient", "sum of"),
             backward_rows(graph),
             "Backward: in reverse topological order",
         )
@@ -103,7 +103,7 @@ def network(graph: Graph) -> Network:
 
 
 def backward_rows(graph: Graph) -> list[tuple[Any, ...]]:
-    """List the sum of entries of every node's gradient, as a sum over its outgoing edges."""
+    """List for every node the sum of its gradient's entries, as a sum over its outgoing edges."""
     leaving: dict[int, list[Edge]] = {}
     for edge in graph.edges:
         leaving.setdefault(edge.source, []).append(edge)
@@ -129,7 +129,7 @@ def path_rows(graph: Graph) -> list[tuple[Any, ...]]:
     rows = []
     for number, node in enumerate(graph.nodes):
         if node.kind == "input" and node.gradient is not None:
-            for path in paths(graph, number):
+            for path in scalar_paths(graph, number):
                 names = " > ".join(f"{graph.nodes[place].name} {place + 1}" for place in path.nodes)
                 rows.append((node.name, names, f"{path.product:.4g}", f"{float(node.gradient):.4g}"))
     return rows
@@ -140,7 +140,7 @@ def shape_of(tensor: Tensor) -> str:
 
 
 def format_tensor(tensor: Tensor | None) -> str:
-    """Format a few numbers as they are, more by their norm."""
+    """Format a small tensor by its entries, a larger one by its norm."""
     if tensor is None:
         return "none"
     if tensor.numel() <= WRITTEN_OUT:
@@ -179,7 +179,7 @@ def last_arguments(subject: Subject, module: nn.Module, options: TextOptions) ->
         hook.remove()
     if not calls:
         raise UserError(
-            "that part of the model is not called as a module when a text is read; name the module that contains it"
+            "this part of the model is not called as a module when a text is read; name the module that contains it"
         )
     return calls[-1]
 
@@ -222,8 +222,8 @@ def look_at_graph(subjects: Sequence[Subject], options: GraphOptions) -> View:
         module.train(was)
     name = path or subject.name
     about = (
-        f"{name}, a {type(module).__name__}, on what it is given at the text's end: {len(graph.nodes)} nodes. Gradients"
-        " are those of the sum of all entries that come out."
+        f"{name}, a {type(module).__name__}, with its input at the end of the text: {len(graph.nodes)} nodes. Gradients"
+        " are those of the sum of all output entries."
     )
     return view_of(graph, f"Computation graph of {name}", about)
 

@@ -1,5 +1,5 @@
-"""The Instrument type: it looks at one or several subjects and returns a view. The table is `instruments.INSTRUMENTS`,
-for `clew look`, the page and notebooks."""
+"""The Instrument type: it looks at one or several subjects and returns a view. The table of instruments, for `clew
+look`, the page and notebooks, is `instruments.INSTRUMENTS`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -15,7 +15,7 @@ from clew.instruments.subjects.subject import Subject
 HeadsOff = Annotated[
     tuple[str, ...], Field(description="heads to switch off, LAYER.HEAD from 1, such as 2.5; cross.2.5 for a decoder")
 ]
-"""An option of instruments that look while a model reads; `looking.look` applies it, so that no instrument has to."""
+"""An option of instruments that look while a model reads. `looking.look` applies it, so instruments do not have to."""
 
 
 Text = File
@@ -23,8 +23,8 @@ Text = File
 
 
 class TextOptions(Section):
-    """Options of an instrument that reads a text. Other instruments have their own section, with a description of every
-    field."""
+    """Options of an instrument that reads a text. Other instruments have their own section, in which every field has a
+    description."""
 
     text: Text = Field("", description="what the model reads")
     target: str | None = Field(None, description="a translator's output; by default its own translation")
@@ -50,10 +50,10 @@ def limit(schema: dict[str, Any], values: list[Any]) -> None:
 
 
 class Choices(NamedTuple):
-    """The choices that a subject offers: rows of values that belong together, by names of options, such as a layer and
-    one of its heads.
+    """The choices that a subject offers: rows of values for `options` that belong together, such as a layer and one of
+    its heads.
 
-    `names` are the names of rows that can be switched off; `defaults` are the values of options that are not given.
+    `names` are the names of rows that can be switched off; `defaults` are the values of options that are not set.
     """
 
     options: tuple[str, ...] = ()
@@ -80,20 +80,21 @@ class Instrument(NamedTuple):
     needs: tuple[str, ...] = ()
     fits: Callable[[Subject], str | None] = nothing_else
     quick: bool = True
-    """Whether it answers for a sentence in well under a second, so that the page runs it while a text is typed; others
-    have a button."""
+    """Whether it answers for a sentence in well under a second, so the page runs it while a text is typed. Others have
+    a button."""
     several: bool = False
-    """Whether it compares subjects; others look at each alone."""
+    """Whether it compares subjects; others look at each separately."""
     besides: Callable[[Sequence[View], Any], Any] = as_asked
-    """Options for a second look beside other views, so that each shows the names that any of them shows."""
+    """Returns the options for a second look next to other views, so that each view shows the names that any of them
+    shows."""
     choices: Callable[[Subject], Choices] = anything
     """The values that a subject offers for options: its layers, its heads."""
     own_text: Callable[[Subject], bool] = never
-    """Whether it finds a text in the subject if none is given; others need one or read none."""
+    """Whether it takes a text from the subject if the user gives none; others need a text or read none."""
 
     def schema(self, subject: Subject) -> dict[str, Any]:
-        """Return its options as JSON schema with the choices of this subject: `enum` for each, and `choices` for those
-        that belong together."""
+        """Return its options as a JSON schema with the choices of this subject: `enum` for each, and `choices` for
+        those that belong together."""
         schema = self.options.model_json_schema()
         offered = self.choices(subject)
         for place, name in enumerate(offered.options if offered.rows else ()):

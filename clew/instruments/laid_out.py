@@ -1,4 +1,4 @@
-"""Values of places drawn by layout: coloured text, lines along time, maps of rows and columns."""
+"""Draw values of places by their layout: coloured text, lines over time, maps of rows and columns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ from clew.drawing.views import ColouredText, Heatmap, Lines, Part, Series
 
 def over_places(
     layout: Layout,
-    named: Mapping[str, Sequence[float]],
+    values_by_name: Mapping[str, Sequence[float]],
     label: str,
     *,
     low: float,
@@ -21,7 +21,7 @@ def over_places(
 ) -> list[Part]:
     """Draw named values, one per place; `title` is the title of lines that share axes."""
     if layout.axis:
-        series = [Series(name, list(layout.at), list(values)) for name, values in named.items()]
+        series = [Series(name, list(layout.at), list(values)) for name, values in values_by_name.items()]
         return [Lines(series, layout.axis, label, title, y_range=(low, high))]
     if layout.shape is not None:
         rows, columns = layout.row_names, layout.column_names
@@ -38,11 +38,11 @@ def over_places(
                 diverging=diverging,
                 label=label,
             )
-            for name, values in named.items()
+            for name, values in values_by_name.items()
         ]
     return [
         coloured(layout.names, values, name, low=low, high=high, label=label, diverging=diverging, joined=joined)
-        for name, values in named.items()
+        for name, values in values_by_name.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""The learning curves of runs: what each logged during training, measure by measure."""
+"""The learning curves of runs: the measures that each logged during training."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,81 +15,84 @@ from clew.instruments.subjects.subject import Subject, subject_names
 from clew.metrics.units import with_unit
 from clew.runs.comparison import curve
 from clew.runs.directory import METRICS
-from clew.runs.folder.summary import Summary, numbers, summarise
+from clew.runs.folder.records import Summary, measured_numbers
+from clew.runs.folder.summary import summarise
 
 FIRST = ("train.loss", "valid.loss")
 BASELINE = ".baseline_"
-"""Part of the names of baselines, which depend on the data alone and are equal for every run."""
+"""A part of the names of baselines, which depend only on the data and are equal for all runs."""
 MOST_COLUMNS = 6
 
 
 class CurvesOptions(Section):
-    """Which measures, and how they are drawn."""
+    """The measures, and how they are drawn."""
 
     measures: tuple[str, ...] = Field(
         (), description="measures to draw, such as train.loss,gradient_norm; by default all evaluated ones"
     )
-    log: bool = Field(False, description="a logarithmic axis")
+    log: bool = Field(False, description="use a logarithmic axis")
 
 
 def look_at_curves(subjects: Sequence[Subject], options: CurvesOptions) -> View:
     folders = [subject.folder for subject in subjects if subject.folder is not None]
     summaries = dict(zip(subject_names(subjects), map(summarise, folders), strict=True))
-    known = measures_of(list(summaries.values()))
-    missing = [measure for measure in options.measures if measure not in known]
+    known_measures = measures_of(list(summaries.values()))
+    missing = [measure for measure in options.measures if measure not in known_measures]
     if missing:
-        raise UserError(f"no run has logged {missing[0]!r}; logged: {', '.join(known) or 'nothing'}")
+        raise UserError(f"no run has logged {missing[0]!r}; logged: {', '.join(known_measures) or 'nothing'}")
     parts: list[Part] = []
-    for measure in options.measures or [name for name in known if is_judged(name)] or known:
+    for measure in options.measures or [name for name in known_measures if is_judged(name)] or known_measures:
         series = [series_of(name, run, measure) for name, run in summaries.items()]
         is_positive = all(value > 0 for one in series for value in one.y)
-        parts.append(Lines(series, "step", with_unit(measure, known), measure, log_y=options.log and is_positive))
+        parts.append(
+            Lines(series, "step", with_unit(measure, known_measures), measure, log_y=options.log and is_positive)
+        )
     parts.append(best_table(summaries))
     facts = {
         str(folder): {
             "best": each.best,
-            "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known},
+            "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known_measures},
         }
         for folder, each in zip(folders, summaries.values(), strict=True)
     }
     return View(
         "Learning curves",
         parts,
-        f"{len(known)} measures of {len(summaries)} run{'s' if len(summaries) > 1 else ''}",
+        f"{len(known_measures)} measures of {len(summaries)} run{'s' if len(summaries) > 1 else ''}",
         facts,
     )
 
 
 def series_of(name: str, run: Summary, measure: str) -> Series:
-    """Return a run's line. A run without this measure has an empty one, so that every run keeps its colour."""
+    """Return a run's line. A run without this measure has an empty line, so every run keeps its colour."""
     drawn = thinned(Curve(*curve(run, measure)))
     return Series(name if drawn.steps else f"{name} ({NONE})", drawn.steps, drawn.values)
 
 
 def best_table(summaries: Mapping[str, Summary]) -> Table:
     """List the best evaluations: measures of all runs first, then those of some."""
-    judged = Counter(measure for run in summaries.values() for measure in run.best if BASELINE not in measure)
-    shown = sorted(judged, key=lambda measure: (judged[measure] < len(summaries), measure))[:MOST_COLUMNS]
+    counts = Counter(measure for run in summaries.values() for measure in run.best if BASELINE not in measure)
+    columns = sorted(counts, key=lambda measure: (counts[measure] < len(summaries), measure))[:MOST_COLUMNS]
     rows = [
         (
             name,
             run.state,
             run.step,
-            *(round(run.best[measure], 4) if measure in run.best else NONE for measure in shown),
+            *(round(run.best[measure], 4) if measure in run.best else NONE for measure in columns),
         )
         for name, run in summaries.items()
     ]
     return Table(
-        ("run", "state", "steps", *(with_unit(measure, judged) for measure in shown)),
+        ("run", "state", "steps", *(with_unit(measure, counts) for measure in columns)),
         rows,
-        "The best evaluation of each",
+        "The best evaluation of each run",
     )
 
 
 def measures_of(runs: Sequence[Summary]) -> list[str]:
     """Return the measures that a run logged more than once: losses first, then other evaluated measures with those of
     training last, then the rest."""
-    counts = [Counter(name for record in run.records for name in numbers(record)) for run in runs]
+    counts = [Counter(name for record in run.records for name in measured_numbers(record)) for run in runs]
     several = {name for count in counts for name, times in count.items() if times > 1 and name != "step"}
     return [name for name in FIRST if name in several] + sorted(
         several - set(FIRST), key=lambda name: (*rank_of(name), name)
@@ -112,13 +115,13 @@ def why_no_curves(subject: Subject) -> str | None:
     if (subject.folder / METRICS).is_file() and measures_of([summarise(subject.folder)]):
         return None
     return (
-        f"{subject.name} has no curves: it was imported or made from other runs, or trained for too few steps to log"
+        f"{subject.name} has no curves: it was imported, or made from other runs, or trained for too few steps to log"
         " anything twice"
     )
 
 
 CURVES = Instrument(
-    "what a run logged in training: losses, scores, speed",
+    "what a run logged during training: losses, scores, speed",
     CurvesOptions,
     look_at_curves,
     fits=why_no_curves,

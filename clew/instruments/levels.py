@@ -1,9 +1,9 @@
-"""The vectors of every level of a model over a text: their lengths, how far each level turns them, and the similarity
-of places.
+"""The vectors of every level of a model over a text: their lengths, how far each level turns them, and how similar the
+places are.
 
     norm_l(t)  = |h_l(t)|
     turn_l(t)  = 1 - cos(h_l(t), h_{l-1}(t))              if both levels have the same width
-    alike_l    = mean over t < u of cos(h_l(t), h_l(u))   1 if all places have one direction
+    alike_l    = mean over t < u of cos(h_l(t), h_l(u))   1 if all places have the same direction
 
 Works on any torch module whose layers can be watched.
 """
@@ -21,9 +21,9 @@ from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Levels
 
 
-class Measured(NamedTuple):
-    """Per level: its width, norms (levels, places), turns (levels, places), NaN if the level below has another width or
-    does not exist, and the similarity of its places."""
+class LevelStatistics(NamedTuple):
+    """For each level: its width, norms (levels, places), turns (levels, places), which are NaN if the level below has
+    another width or does not exist, and the similarity of its places."""
 
     widths: list[int]
     norms: np.ndarray
@@ -31,7 +31,7 @@ class Measured(NamedTuple):
     alike: list[float]
 
 
-def measure(values: Sequence[Tensor]) -> Measured:
+def measure(values: Sequence[Tensor]) -> LevelStatistics:
     """Measure levels (places, dim), the lowest first."""
     levels = [level.float().cpu().double().numpy() for level in values]
     units = [level / np.maximum(np.linalg.norm(level, axis=-1, keepdims=True), 1e-30) for level in levels]
@@ -40,11 +40,11 @@ def measure(values: Sequence[Tensor]) -> Measured:
     for number, (below, above) in enumerate(zip(units, units[1:], strict=False), start=1):
         if below.shape == above.shape:
             turns[number] = 1 - (below * above).sum(-1)
-    return Measured([level.shape[1] for level in levels], norms, turns, [mean_cosine(level) for level in units])
+    return LevelStatistics([level.shape[1] for level in levels], norms, turns, [mean_cosine(level) for level in units])
 
 
 def mean_cosine(units: np.ndarray) -> float:
-    """Return the mean cosine of two different places, from vectors of length 1; 1 for a single place."""
+    """Return the mean cosine of two different places, given vectors of length 1; 1 for a single place."""
     count = len(units)
     return float((np.linalg.norm(units.sum(0)) ** 2 - (units**2).sum()) / (count * (count - 1))) if count > 1 else 1.0
 
@@ -72,7 +72,7 @@ def look_at_levels(subjects: Sequence[Subject], options: TextOptions) -> View:
     return View("Levels", parts, about, {"halves": facts})
 
 
-def level_parts(levels: Levels, measured: Measured) -> list[Part]:
+def level_parts(levels: Levels, measured: LevelStatistics) -> list[Part]:
     names, tokens = levels.names, levels.tokens
     of = f", {levels.half}" if levels.half else ""
     high = (
@@ -121,8 +121,8 @@ def level_parts(levels: Levels, measured: Measured) -> list[Part]:
         "level",
         "width (features)",
         "mean length",
-        "greatest length",
-        "turned (1 - cos)",
+        "maximum length",
+        "turn (1 - cos)",
         "similarity (mean cosine)",
     )
     return [*parts, Table(header, rows, f"Levels{of}", keys=1)]

@@ -1,4 +1,4 @@
-"""The logit lens (nostalgebraist 2020): the model's prediction if it stopped after each layer.
+"""The logit lens (nostalgebraist 2020): the prediction of a model if it stopped after each layer.
 
     p_l(. | place) = softmax(output(norm(h_l)))  h_l is the output of block l; norm and output are the model's last ones
     KL_l = sum_w p(w) log2 (p(w) / p_l(w))       bits between layer l and the model's final prediction
@@ -23,12 +23,12 @@ from clew.layers.blocks import block_ends
 from clew.tasks.offers import Reading, TokenScores
 
 CHUNK = 256
-"""Places scored together."""
+"""The number of places that are scored together."""
 
 
-class Seen(NamedTuple):
-    """At each level (levels, places): the likeliest token, its probability, the probability of the last level's
-    likeliest token, and the divergence from the last level in bits."""
+class LensResults(NamedTuple):
+    """At each level (levels, places): the most likely token, its probability, the probability of the last level's most
+    likely token, and the divergence from the last level in bits."""
 
     tokens: Tensor
     probabilities: Tensor
@@ -38,11 +38,11 @@ class Seen(NamedTuple):
 
 def through_lens(
     levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]
-) -> Seen:
-    """Apply the lens to levels (places, dim), the lowest first; the last has already passed the norm. Scored in chunks
-    of places."""
+) -> LensResults:
+    """Apply the lens to levels (places, dim), the lowest first; the last has already passed the norm. Places are scored
+    in chunks."""
     pieces = zip(*(level.split(CHUNK) for level in levels), strict=True)
-    return Seen(
+    return LensResults(
         *(
             torch.cat(column, 1)
             for column in zip(*(through_lens_at(some, norm, logits) for some in pieces), strict=True)
@@ -52,7 +52,7 @@ def through_lens(
 
 def through_lens_at(
     levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]
-) -> Seen:
+) -> LensResults:
     last = logits(levels[-1]).cpu().double().log_softmax(-1)  # (places, vocabulary)
     best = last.argmax(-1, keepdim=True)
     columns = []
@@ -62,22 +62,24 @@ def through_lens_at(
         columns.append(
             (top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs))
         )
-    return Seen(*(torch.stack(column) for column in zip(*columns, strict=True)))
+    return LensResults(*(torch.stack(column) for column in zip(*columns, strict=True)))
 
 
-def look_through(reading: Reading) -> tuple[list[str], Seen]:
+def look_through(reading: Reading) -> tuple[list[str], LensResults]:
     """Return the names of the levels with the same width as the last, and the lens at each."""
     scores = scores_of(reading)
     with evaluating([reading.module]):
         levels, body = scores.levels(), scores.body
         ends = block_ends(body, len(levels))
         names = ["embedding", *(f"layer {number}" for number in range(1, len(ends)))]
-        kept = [
+        levels_shown = [
             (name, levels[end][0])
             for name, end in zip(names, ends, strict=True)
             if levels[end].shape[-1] == levels[-1].shape[-1]
         ]
-        return [name for name, _ in kept], through_lens([level for _, level in kept], body.norm, scores.output)
+        return [name for name, _ in levels_shown], through_lens(
+            [level for _, level in levels_shown], body.norm, scores.output
+        )
 
 
 def scores_of(reading: Reading) -> TokenScores:
@@ -90,13 +92,13 @@ SAYS, FAR = "Probability of the last level's prediction", "Divergence from the l
 
 def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View:
     reading = read(subjects[0], options.text, options.target, into=options.into)
-    names, seen = look_through(reading)
+    names, lens = look_through(reading)
     tokenizer = scores_of(reading).tokenizer
     places = (
         reading.read_by_decoder if reading.writes else reading.pieces
-    )  # the tokens read; predictions are of the token after each
-    tokens = [[piece_name(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
-    probabilities = seen.probabilities.tolist()
+    )  # the tokens that are read; the predictions are for the token after each
+    tokens = [[piece_name(tokenizer, id) for id in row] for row in lens.tokens.tolist()]
+    probabilities = lens.probabilities.tolist()
     rows = [
         (
             place + 1,
@@ -105,16 +107,16 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
         )
         for place, piece in enumerate(places)
     ]
-    mean = seen.divergence.mean(1).tolist()
-    settled = settling(seen.tokens)
-    about = f"on average, the likeliest token is that of the last level from {names[round(settled)]} on"
-    above = seen.divergence[
+    mean = lens.divergence.mean(1).tolist()
+    settled = settling(lens.tokens)
+    about = f"on average, the most likely token is the same as at the last level from {names[round(settled)]} on"
+    above = lens.divergence[
         1 if len(names) > 2 else 0 :
     ]  # without the embedding, whose divergence would dwarf the others
     high = float(above.max()) or 1.0
     parts: list[Part] = [
         Heatmap(
-            seen.final.numpy(),
+            lens.final.numpy(),
             names,
             places,
             SAYS,
@@ -127,7 +129,7 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
             keyed="rows",
         ),
         Heatmap(
-            seen.divergence.numpy(),
+            lens.divergence.numpy(),
             names,
             places,
             FAR,
@@ -140,15 +142,15 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
             keyed="rows",
         ),
         Lines([Series("mean over places", list(range(len(names))), mean)], "level", "bits from the last level"),
-        Table(("place", "after", *names), rows, "The likeliest token at each level, and its probability"),
+        Table(("place", "after", *names), rows, "The most likely token at each level, and its probability"),
     ]
     facts: dict[str, Any] = {
         "levels": names,
         "after": list(places),
         "tokens": tokens,
         "probabilities": probabilities,
-        "final": seen.final.tolist(),
-        "divergence_bits": seen.divergence.tolist(),
+        "final": lens.final.tolist(),
+        "divergence_bits": lens.divergence.tolist(),
         "mean_divergence_bits": mean,
         "settled": settled,
     }
@@ -156,7 +158,7 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
 
 
 def settling(tokens: Tensor) -> float:
-    """Return the level from which on the likeliest token stays that of the last level, averaged over places; tokens are
+    """Return the level from which on the most likely token is that of the last level, averaged over places; tokens are
     (levels, places)."""
     agrees = tokens == tokens[-1]
     stays = agrees.flip(0).int().cumprod(0).sum(0)  # how many levels at the top agree
@@ -164,13 +166,13 @@ def settling(tokens: Tensor) -> float:
 
 
 def piece_name(tokenizer: Any, id: int) -> str:
-    """Return the piece of a token; rows of the table beyond the tokenizer are not tokens."""
+    """Return the piece of a token. Rows of the table beyond the tokenizer's tokens have no piece."""
     return tokenizer.piece(id) if id < tokenizer.vocabulary else f"#{id}"
 
 
 def why_no_lens(subject: Subject) -> str | None:
     if num_levels(subject.module.body) < 2:
-        return f"{subject.name} has only one level as wide as its output layer; there is nothing to look through"
+        return f"{subject.name} has only one level as wide as its output layer, so there is nothing to compare"
     return None
 
 

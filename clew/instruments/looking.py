@@ -1,5 +1,5 @@
-"""Running an instrument by name: reading and checking its options, and its view of one or several runs. Shared by the
-command line, Python and the page."""
+"""Run an instrument by name: read and check its options, and return its view of one or several runs. The command line,
+Python and the page share this file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from clew.runs.settings.explaining import read_section
 from clew.runs.settings.values import parse_value
 
 MOST_LISTED = 150
-"""The most characters of a list of instruments in a longer message."""
+"""The maximum length in characters of a list of instruments in a message."""
 
 
 def look(
@@ -31,15 +31,15 @@ def look(
     inputs: Any = None,
     tokenizer: Any = None,
 ) -> View:
-    """Return an instrument's view of a run or module, or one view of several: compared if the instrument compares, else
-    one by one.
+    """Return an instrument's view of a run or module, or one view of several. An instrument that does not compare shows
+    them one below the other.
 
-    A foreign module reads `inputs`, tensors as it takes them, or a text by a `tokenizer`.
+    A foreign module reads `inputs`, in the form that it takes, or a text with a `tokenizer`.
     """
     instrument = find_instrument(name)
     subjects_given = list(models) if isinstance(models, Sequence) else [models]
     if not subjects_given:
-        raise UserError(f"there is no run to look at; give {named(name)} at least one")
+        raise UserError(f"there is no run to look at; pass at least one to {named(name)}")
     subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in subjects_given]
     for subject in subjects:
         check_fits(subject, name)
@@ -53,8 +53,8 @@ def look(
 
 
 def look_beside(columns: Sequence[tuple[Sequence[Looked], Mapping[str, Any]]], name: str) -> list[View | UserError]:
-    """Return views for columns beside each other, of several runs or of several options, on one scale. A column whose
-    options are refused has the error."""
+    """Return the views of columns that are shown side by side, for several runs or several options, on one scale. A
+    column whose options are invalid has the error instead."""
     instrument = find_instrument(name)
     drawn: dict[int, tuple[tuple[list[Subject], Section], View]] = {}
     refused: dict[int, UserError] = {}
@@ -74,7 +74,7 @@ def look_beside(columns: Sequence[tuple[Sequence[Looked], Mapping[str, Any]]], n
 def align_views(
     instrument: Instrument, requests: Sequence[tuple[Sequence[Subject], Section]], views: Sequence[View]
 ) -> list[View]:
-    """Put views on one scale, each with the names that any of them shows. Each view keeps its own facts."""
+    """Put views on one scale, each with the names that any of them shows. Every view keeps its own facts."""
     if len(views) < 2:
         return list(views)
     drawn = list(views)
@@ -93,7 +93,7 @@ def run_instrument(instrument: Instrument, subjects: Sequence[Subject], options:
             if off:
                 if not head_names(subject.module) and shows_attention(subject.module):
                     raise UserError(
-                        f"the heads of {subject.name} can be seen, but not switched off from outside; leave off= out"
+                        f"the heads of {subject.name} can be watched, but not switched off from outside; leave off= out"
                     )
                 stack.enter_context(heads_off(subject.module, off))
         view = instrument.look(subjects, options)
@@ -120,8 +120,8 @@ def check_fits(model: Looked, name: str) -> None:
     """Raise a UserError if an instrument cannot look at a model, naming those that can."""
     subject = subject_of(model)
     if (why := find_instrument(name).why_not(subject)) is not None:
-        known = few_of(fitting(subject), MOST_LISTED) or "none"
-        raise UserError(f"{named(name)} has nothing to see here: {why}; instruments that read it: {known}")
+        fitting_names = few_of(fitting(subject), MOST_LISTED) or "none"
+        raise UserError(f"{named(name)} cannot look at this: {why}; instruments that can: {fitting_names}")
 
 
 def fitting(subject: Subject) -> list[str]:
@@ -130,7 +130,7 @@ def fitting(subject: Subject) -> list[str]:
 
 
 def read_options(name: str, values: Mapping[str, Any]) -> Section:
-    """Read an instrument's options from Python or JSON values; lists may also be texts with commas."""
+    """Read an instrument's options from Python or JSON values; a list may also be a text with commas."""
     section = find_instrument(name).options
     fields = section.model_json_schema().get("properties", {})
     several = {
@@ -169,7 +169,7 @@ def written_value(schema: Mapping[str, Any], text: str) -> Any:
 
 
 def written_lists(text: str) -> Any:
-    """Parse a list of lists as JSON; the outer brackets may be left out."""
+    """Parse a list of lists as JSON; the outer brackets may be omitted."""
     for written in (text, f"[{text}]"):
         with suppress(ValueError, RecursionError):
             lists = json.loads(written)

@@ -13,7 +13,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.drawing.views import Bars, Part, View, bar_names
-from clew.inspection.bits import entropy
+from clew.inspection.bits import entropy_bits
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.subjects.subject import Looked, Subject, subject_of
 from clew.tasks.offers import ModelInput
@@ -26,13 +26,13 @@ class NextOptions(TextOptions):
     """Options: the next token of a text, of each [MASK] for a masked model, or of a translator's output so far
     (`target`)."""
 
-    top: int = Field(10, ge=1, le=200, description="how many of the most probable tokens are listed")
+    top: int = Field(10, ge=1, le=200, description="the number of most probable tokens to list")
     also: tuple[str, ...] = Field((), description="further tokens to list, as the vocabulary writes them")
 
 
 class Likeliest(NamedTuple):
-    """The most probable tokens, best first, with ids and probabilities; the mass of all others; the entropy of the
-    distribution in bits."""
+    """The most probable tokens, best first, with their ids and probabilities; the mass of all others; and the entropy
+    of the distribution in bits."""
 
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
@@ -51,12 +51,12 @@ class Listed(NamedTuple):
 
 
 def list_tokens(distribution: Likeliest, log_probs: Tensor, tokenizer: Tokenizer, also: Sequence[str]) -> Listed:
-    """List the most probable tokens, and further requested ones."""
-    wanted = [token for token in dict.fromkeys(also) if token not in distribution.tokens]
-    ids = {tokenizer.piece(id): id for id in reversed(range(tokenizer.vocabulary))} if wanted else {}
-    extra = tuple(float(log_probs[ids[token]].double().exp()) if token in ids else math.nan for token in wanted)
+    """List the most probable tokens, and those in `also`."""
+    extra_tokens = [token for token in dict.fromkeys(also) if token not in distribution.tokens]
+    ids = {tokenizer.piece(id): id for id in reversed(range(tokenizer.vocabulary))} if extra_tokens else {}
+    extra = tuple(float(log_probs[ids[token]].double().exp()) if token in ids else math.nan for token in extra_tokens)
     rest = max(distribution.outside - sum(each for each in extra if not math.isnan(each)), 0.0)
-    return Listed((*distribution.tokens, *wanted), (*distribution.probabilities, *extra), rest)
+    return Listed((*distribution.tokens, *extra_tokens), (*distribution.probabilities, *extra), rest)
 
 
 def likeliest(log_probs: Tensor, tokenizer: Tokenizer, top: int, after: str = "") -> Likeliest:
@@ -71,7 +71,7 @@ def likeliest(log_probs: Tensor, tokenizer: Tokenizer, top: int, after: str = ""
         tuple(ids),
         tuple(probabilities.tolist()),
         outside,
-        entropy(log_probs).item(),
+        entropy_bits(log_probs).item(),
         after,
     )
 
@@ -99,12 +99,12 @@ def look_next(subjects: Sequence[Subject], options: NextOptions) -> View:
         names, values, rest = list_tokens(one, place.log_probs, place.tokenizer, options.also)
         parts.append(Bars([*names, OTHERS], [*values, rest], "probability", one.after, low=0.0, high=1.0))
     about = "; ".join(
-        f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the best"
+        f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the top"
         f" {len(one.tokens)}"
         for one in distributions
     )
     is_inside = any(one.after for one in distributions)
-    title = "In the place of each mask" if is_inside else "Next token"
+    title = "The token at each mask" if is_inside else "Next token"
     return View(title, parts, about, {"next": [one._asdict() for one in distributions]})
 
 
@@ -114,7 +114,7 @@ def tokens_of_all(views: Sequence[View], options: NextOptions) -> NextOptions:
 
 
 NEXT = Instrument(
-    "what the model expects next: tokens, their probabilities, entropy",
+    "what the model predicts next: tokens, their probabilities, entropy",
     NextOptions,
     look_next,
     needs=("expects",),

@@ -22,7 +22,9 @@ class PredictionOptions(Section):
     text: Text = Field("", description="what the model reads")
     second: str | None = Field(None, description="the second text, for a run on text pairs")
     off: HeadsOff = ()
-    also: tuple[str, ...] = Field((), description="labels to show besides the likeliest, if there are many")
+    also: tuple[str, ...] = Field(
+        (), description="labels to show in addition to the most likely ones, if there are many"
+    )
 
 
 def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) -> View:
@@ -63,7 +65,7 @@ def tags_of(judged: Judged) -> View:
     return View(
         "Prediction",
         parts,
-        "words on the colour of the model's doubt, 1 - p",
+        "words coloured by the model's uncertainty, 1 - p",
         {"tags": [[row[0], row[1], row[2]] for row in rows]},
     )
 

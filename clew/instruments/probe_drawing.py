@@ -1,17 +1,17 @@
-"""Accuracies of probes by level as SVG: one panel per corpus, levels as a line, mixes as points beside it, the
-strongest baseline as a rule."""
+"""Draw accuracies of probes by level as SVG: one panel per corpus, levels as a line, mixes as points next to it, the
+strongest baseline as a horizontal line."""
 
 from collections.abc import Callable, Sequence
 from html import escape
 
 from clew.drawing.colours import DARK, LIGHT
 from clew.drawing.kinds import SANS
-from clew.drawing.letters import printable, text_width
+from clew.drawing.letters import printable_letters, text_width
 from clew.drawing.standalone import Theme, standalone, themed
 from clew.instruments.probing import Probed, Probing, Row
 
 STEP, HEIGHT = 62, 190
-"""Pixels between levels, and height of a panel's scale."""
+"""The pixels between levels, and the height of a panel's scale."""
 MARGIN, TITLE, AXIS, NAMES = 20, 54, 44, 104
 TEXT, SMALL = 12.5, 11.0
 TICKS = (1, 2, 5, 10, 20, 25, 50)
@@ -19,7 +19,7 @@ SHORT = {"sum of the last four": "sum of last 4", "the last four joined": "last 
 
 
 def probing_svg(probing: Probing, theme: Theme = "auto") -> str:
-    """Draw a self-contained picture, in light or dark colours, or following the reader's system."""
+    """Draw a self-contained picture in light or dark colours, or in those of the viewer's system."""
     levels = sum(row.is_level for row in probing.rows)
     scale = STEP * (len(probing.rows) + (levels < len(probing.rows)))
     names = max(text_width(baseline_name(strongest(corpus)[0]), SMALL) for corpus in probing.corpora)
@@ -47,7 +47,7 @@ def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
     def up(value: float) -> float:
         return round(bottom - HEIGHT * (value - low) / (high - low), 1)
 
-    elements = [f'<text class="title" x="{-AXIS}" y="16">{escape(printable(corpus.corpus))}</text>']
+    elements = [f'<text class="title" x="{-AXIS}" y="16">{escape(printable_letters(corpus.corpus))}</text>']
     elements.append(
         f'<text class="small" x="{-AXIS}" y="33">accuracy in percent, {corpus.num_labels} labels of'
         f" {escape(corpus.unit)}</text>"
@@ -103,8 +103,7 @@ def series(
 
 
 def limits(corpus: Probed) -> tuple[int, int, int]:
-    """Return the lowest and highest value of the scale, and the distance of its lines, of which there are about
-    five."""
+    """Return the lowest and highest value of the scale, and the distance between its lines, about five in all."""
     values = [strongest(corpus)[1], *(probe.accuracy for probe in (*corpus.probes, *corpus.untrained))]
     tick = next((tick for tick in TICKS if (max(values) - min(values)) / tick <= 5), TICKS[-1])
     low, high = int(min(values) // tick) * tick, -int(-max(values) // tick) * tick
@@ -112,7 +111,7 @@ def limits(corpus: Probed) -> tuple[int, int, int]:
 
 
 def spread_labels(places: Sequence[float], least: float = 14.0) -> list[float]:
-    """Move places of names apart, so that each is at least `least` below the one above it."""
+    """Move labels apart, so that each is at least `least` below the one above it."""
     moved = list(places)
     order = sorted(range(len(moved)), key=lambda number: moved[number])
     for above, below in zip(order, order[1:], strict=False):
@@ -130,7 +129,7 @@ def baseline_name(name: str) -> str:
 
 
 def style(theme: str, colours: dict[str, str]) -> str:
-    """Return CSS rules scoped to one theme, since several pictures may be on a page."""
+    """Return CSS rules scoped to one theme, since a page may have several pictures."""
     rules = {
         ".page": f"fill:{colours['paper']}",
         ".line": f"fill:none;stroke:{colours['rule']};stroke-width:1",

@@ -1,8 +1,7 @@
-"""Probing of the levels of a run: the frozen run reads a corpus, and linear probes predict labels from its vectors.
+"""Probe the levels of a run: the frozen run reads a corpus, and linear probes predict labels from its vectors.
 
-In a corpus with tags the labels are those of words; in one with labelled texts those of sentences, whose vector is the
-mean of their words'.
-"""
+In a corpus with tags, words have labels; in a corpus with labelled texts, sentences have labels, and a sentence's
+vector is the mean of its words' vectors."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from clew.tasks.uses.level_vectors import mix_of, sentence_vectors, word_vectors
 
 CORPORA_PROBED = ("ewt-sample", "sentiment-sample")
 LIMIT = 1000
-"""Sentences of each part."""
+"""The maximum number of sentences of each part."""
 SINGLE = {"last": "last", "first": "first", "second_to_last": "second to last"}
 COMBINED = {
     "sum": "sum of the layers",
@@ -32,11 +31,11 @@ COMBINED = {
     "join_last_four": "the last four joined",
     "learned": "learned mix",
 }
-"""Names of mixes (`embedding.mix`) of one level and of several."""
+"""The names of mixes (`embedding.mix`) of one level, and of several levels."""
 
 
 class Row(NamedTuple):
-    """What is probed: a level, or a mix of the levels `of`."""
+    """What is probed: a level, or a mix of the levels in `of`."""
 
     name: str
     mix: str
@@ -61,7 +60,7 @@ class Probed:
 
     @property
     def best(self) -> int:
-        """The row with the highest accuracy; the first wins ties."""
+        """The index of the row with the highest accuracy; of equal rows the first."""
         return max(range(len(self.probes)), key=lambda row: self.probes[row].accuracy)
 
     @property
@@ -102,7 +101,7 @@ class Probing:
         for corpus in self.corpora:
             counts = ", ".join(f"{corpus.counts[part]:,} {part}" for part in PARTS)
             lines.append(
-                f"{corpus.corpus}: accuracy in telling {corpus.num_labels} labels of {corpus.unit} ({counts});"
+                f"{corpus.corpus}: accuracy in predicting {corpus.num_labels} labels of {corpus.unit} ({counts});"
                 f" differences below about {corpus.margin:.1f} may be chance"
             )
             for row, probe in zip(self.rows, corpus.probes, strict=True):
@@ -163,15 +162,15 @@ def probe_run(
     for other tags).
 
     At most `limit` sentences of each part are read. `pieces` selects the tokens that represent a word: first, last or
-    mean. `control` repeats the probes with the model before training, except for vectors that it started from.
+    mean. `control` repeats the probes with the model before training; vectors from which training started are kept.
     """
     if pieces not in WORD_VECTORS:
         raise unknown("way to take a word's pieces", pieces, WORD_VECTORS)
     subject = subject_of(run)
     if (why := subject.lacks("vectors")) is not None:
-        raise UserError(f"{why}; take a run that reads one sequence, such as a language model's or a tagger's")
+        raise UserError(f"{why}; use a run that reads one sequence, such as a language model or a tagger")
     read = [read_probe_corpus(name, limit) for name in ([corpora] if isinstance(corpora, str) else corpora)]
-    probed = {"": subject.offers.vectors()}
+    vectors_by_state = {"": subject.offers.vectors()}
     if control:
         untrained = subject.untrained()
         if untrained is None:
@@ -179,12 +178,12 @@ def probe_run(
                 f"{subject.name} is a module, and only a run can be rebuilt as it was before training; leave"
                 " control out"
             )
-        probed[", untrained"] = untrained.offers.vectors()
-    rows = rows_of(*probed[""])
+        vectors_by_state[", untrained"] = untrained.offers.vectors()
+    rows = rows_of(*vectors_by_state[""])
     results = []
     for corpus in read:
         fitted = []
-        for which, (body, reader) in probed.items():
+        for which, (body, reader) in vectors_by_state.items():
             say(f"{corpus.name}{which}: reading {sum(map(len, corpus.sentences.values())):,} sentences")
             levels = {part: corpus_vectors(body, reader, corpus, part, pieces) for part in PARTS}
             labels = {part: label_ids(corpus, part, levels[part][0].device) for part in PARTS}
@@ -243,7 +242,7 @@ def label_ids(corpus: ProbeCorpus, part: str, device: torch.device) -> Tensor:
 
 
 def features_of(row: Row, levels: Sequence[Tensor]) -> Tensor:
-    """Return the vectors of a row; for a learned mix those of all its levels."""
+    """Return the vectors of a row; for a learned mix, those of all its levels."""
     chosen = [levels[number] for number in row.of]
     if row.mix == "learned":
         return torch.stack(chosen)

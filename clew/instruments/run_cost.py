@@ -1,6 +1,6 @@
 """The instrument `cost`: the cost of each layer of a run by text length, measured and by formula.
 
-FLOPs = 2 n P + 4 n m w  P weights multiplied at every position, m positions seen by attention of width w over all heads
+FLOPs = 2 n P + 4 n m w  P weights multiplied at every position; attention of width w over all heads sees m positions
 """
 
 import math
@@ -16,7 +16,7 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.drawing.views import Part, Table, View
-from clew.inspection.cost import Costs, curves, facts_of, seconds_of, slope
+from clew.inspection.cost import Costs, costs_as_json, curves, seconds_of, slope
 from clew.inspection.metering import metered
 from clew.instruments.instrument import Instrument
 from clew.instruments.subjects.subject import Subject
@@ -28,14 +28,14 @@ from clew.layers.sequence import SequenceLayer, Stack
 
 
 class CostOptions(Section):
-    """The lengths, and whether layers are timed."""
+    """The lengths, and how often layers are timed."""
 
     lengths: tuple[int, ...] = Field((16, 32, 64, 128), description="text lengths, in tokens")
-    repeats: int = Field(3, ge=0, le=100, description="how often each layer is timed; 0 for not at all")
+    repeats: int = Field(3, ge=0, le=100, description="how often each layer is timed; 0 to skip timing")
 
 
 class OwnLayer(NamedTuple):
-    """Layers of a run of one kind and size: the first of them, and their number."""
+    """The layers of a run that have the same kind and size: the first of them, and their number."""
 
     name: str
     kind: str
@@ -144,9 +144,9 @@ def costs_of(module: nn.Module, lengths: Sequence[int], repeats: int) -> list[tu
                     return layer(x, None, state)
 
                 with only_equations():
-                    seen = metered(call)
+                    meter = metered(call)
                 expected = formula(one.layer, length)
-                rows[one.name].append((seen.flops, expected, seen.chain, seen.memory, seconds_of(call, repeats)))
+                rows[one.name].append((meter.flops, expected, meter.chain, meter.memory, seconds_of(call, repeats)))
     columns = {
         name: [[value for value in column if value is not None] for column in zip(*each, strict=True)]
         for name, each in rows.items()
@@ -178,7 +178,8 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
     facts = {
         "parameters": total,
         "layers": [
-            {"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in measured
+            {"name": one.name, "kind": one.kind, "number": one.number, **costs_as_json(costs)}
+            for one, costs in measured
         ],
     }
     about = (
@@ -189,7 +190,7 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
 
 
 def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
-    known = formula(one.layer, costs.sizes[-1])
+    expected = formula(one.layer, costs.sizes[-1])
     several, timed = len(costs.sizes) > 1, not math.isnan(costs.seconds[-1])
     power, room = (
         round(slope(costs.sizes, each), 2) if several and all(each) else "" for each in (costs.flops, costs.memory)
@@ -201,7 +202,7 @@ def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
         one.name,
         parameters,
         costs.flops[-1],
-        known,
+        expected,
         power,
         costs.chains[-1],
         costs.memory[-1] // 1000,
@@ -217,9 +218,7 @@ def checked_lengths(module: nn.Module, lengths: Sequence[int]) -> list[int]:
     limits = [limit for _, body in halves_of(module) if (limit := body.max_length) is not None]
     fitting = sorted({length for length in lengths if length <= min(limits, default=LONGEST)})
     if not fitting:
-        raise UserError(
-            f"the model can tell apart {min(limits)} positions; give lengths up to that, not {list(lengths)}"
-        )
+        raise UserError(f"the model has {min(limits)} positions; use lengths up to that, not {list(lengths)}")
     return fitting
 
 
@@ -227,11 +226,11 @@ LONGEST = 8192
 
 
 def why_no_cost(subject: Subject) -> str | None:
-    known = all(
+    is_known = all(
         hasattr(body, "embedding") and isinstance(getattr(body, "layers", None), SequenceLayer)
         for _, body in halves_of(subject.module)
     )
-    return None if known else f"{subject.name} has no body of clew's layers, whose cost is known"
+    return None if is_known else f"{subject.name} has no body of clew layers, the only ones whose cost is known"
 
 
 COST = Instrument(

@@ -16,9 +16,9 @@ from clew.tasks.uses.writing import DecodingConfig
 
 
 class BeamOptions(WritingOptions):
-    """The prompt, and how the search runs."""
+    """The prompt, and the settings of the search."""
 
-    beams: int = Field(3, ge=1, le=50, description="hypotheses kept at each step")
+    beams: int = Field(3, ge=1, le=50, description="the number of hypotheses kept at each step")
     length_penalty: float = Field(1.0, ge=-10, le=10, description="scores are log p / length^length_penalty")
     length_form: LengthForm = Field(
         "power", description="length^length_penalty, or with gnmt ((5 + length) / 6)^length_penalty"
@@ -66,7 +66,7 @@ def look_at_beam(subjects: Sequence[Subject], options: BeamOptions) -> View:
     }
     parts: list[Part] = [
         Branches(tree.nodes),
-        Table(("rank", "text", "log p (nats)", score_name(options)), rows, "Found"),
+        Table(("rank", "text", "log p (nats)", score_name(options)), rows, "Hypotheses found"),
     ]
     return View("Beam search", parts, about, facts)
 

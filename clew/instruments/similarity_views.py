@@ -1,4 +1,4 @@
-"""Two instruments on similarity: of layers, within one model or between two, and of attention heads."""
+"""Two instruments for similarity: of layers, within one model or between two, and of attention heads."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -11,7 +11,7 @@ from clew.core.errors import UserError, counted
 from clew.core.wording import argument
 from clew.drawing.views import Heatmap, Part, Points, Series, Table, View
 from clew.inspection.attention_weights import shows_attention
-from clew.inspection.heads import attending_layers
+from clew.inspection.heads import layers_with_heads
 from clew.inspection.recording import record
 from clew.inspection.similarity import cka_matrix, classical_scaling, head_divergences
 from clew.instruments.attention import LayerMaps, as_maps, foreign_maps
@@ -24,25 +24,25 @@ from clew.runs.asking import is_empty
 from clew.tasks.offers import Reading
 
 MOST_QUERIES = 64
-"""The most places of a text whose weights are compared, spread over it."""
+"""The maximum number of places of a text whose weights are compared, spread over the text."""
 MOST_DRAWN = 10
-"""So many sentences are drawn for each that is read; those that are too long are passed over."""
+"""The number of sentences drawn for each that is read, since sentences that are too long are skipped."""
 KINDS = {OWN: "self-attention", DECODER: "the decoder's own", CROSS: "over the source"}
 
 
 class HeadsOptions(SentenceOptions):
-    """The data that heads are compared on: a text, or sentences of a corpus."""
+    """The data on which heads are compared: a text, or sentences of a corpus."""
 
     text: Text = Field("", description="what the model reads; by default sentences of the corpus")
     target: str | None = Field(None, description="a translator's output; by default its own translation")
     into: str = Field("", description="the language to write, for a translator into several")
-    sentences: int = Field(20, ge=1, le=1000, description="how many sentences are read if there is no text")
+    sentences: int = Field(20, ge=1, le=1000, description="the number of sentences to read if there is no text")
 
 
 def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
-    """Compare layers by their vectors of the same words, however each model tokenises them."""
+    """Compare layers by their vectors of the same words, for any tokenizers of the models."""
     if len(subjects) > 2:
-        raise UserError(f"layers are compared within one run, or between two, not {len(subjects)}; name one or two")
+        raise UserError(f"layers are compared within one run or between two runs, not {len(subjects)}; name one or two")
     sentences = find_sentences(subjects[0], options.corpus, options.sentences)
     levels = [level_words(subject, sentences, options.pieces) for subject in subjects]
     names = subject_names(subjects)
@@ -65,7 +65,7 @@ def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
 
 def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     """Show, for every kind of attention with at least two heads, their divergences as a heatmap and as a map on which
-    similar heads are near. Heads that are off are left out."""
+    similar heads are close. Heads that are off are skipped."""
     subject = subjects[0]
     is_given = not is_empty(options.text) or subject.has_inputs
     texts = [options.text] if is_given else fitting_texts(subject, options)
@@ -93,7 +93,7 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
                 labels,
                 "direction 1",
                 "direction 2",
-                f"heads, {KINDS[kind]}: near where they look at the same places",
+                f"heads, {KINDS[kind]}: close if they look at the same places",
             )
         )
         most, what = float(np.log(2)), "Jensen-Shannon divergence"
@@ -112,25 +112,26 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
         )
         facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
     if not parts:
-        raise UserError("no two heads of one kind are left to compare; switch fewer off")
+        raise UserError("fewer than two heads of each kind are left to compare; switch fewer off")
     about = "a text" if is_given else f"{counted(len(texts), 'sentence')} of {options.corpus}"
-    return View("Attention heads compared", parts, f"the mean over the places of {about}", facts)
+    return View("Attention heads compared", parts, f"mean over the places of {about}", facts)
 
 
 def fitting_texts(subject: Subject, options: HeadsOptions) -> list[str]:
-    """Sentences of the corpus that are no longer than the model's positions; a model of characters has room for short
-    ones alone."""
+    """Return sentences of the corpus that fit into the model's positions; a character model has room for only short
+    sentences."""
     texts = (" ".join(words) for words in find_sentences(subject, options.corpus, MOST_DRAWN * options.sentences))
-    found = list(islice((text for text in texts if fits(subject, text)), options.sentences))
-    if not found:
+    chosen = list(islice((text for text in texts if fits(subject, text)), options.sentences))
+    if not chosen:
         raise UserError(
-            f"no sentence of {options.corpus} fits into the model's positions; give a short one with {argument('text')}"
+            f"no sentence of {options.corpus} fits into the model's positions; pass a short text with"
+            f" {argument('text')}"
         )
-    return found
+    return chosen
 
 
 def fits(subject: Subject, text: str) -> bool:
-    if subject.has("own_target"):  # a model that writes a target is asked once, when its weights are read
+    if subject.has("own_target"):  # skip models that write a target: they decode once, when the weights are read
         return True
     reading = read(subject, text, any_length=True)
     return reading.limit is None or len(reading.tokens) <= reading.limit
@@ -160,16 +161,16 @@ def head_weights(
 
 
 def every_map(subject: Subject, reading: Reading) -> list[LayerMaps]:
-    layers = [layer for layer in attending_layers(subject.module) if layer.num_heads]
+    layers = [layer for layer in layers_with_heads(subject.module) if layer.num_heads]
     if not layers:
         return foreign_maps(subject.offers, reading, "weights")
-    with record(subject.module, *(layer.weights for layer in layers)) as seen:
+    with record(subject.module, *(layer.weights for layer in layers)) as recorded:
         reading.hidden()
-    return [LayerMaps(layer, as_maps(seen[layer.weights]).float().cpu().numpy()) for layer in layers]
+    return [LayerMaps(layer, as_maps(recorded[layer.weights]).float().cpu().numpy()) for layer in layers]
 
 
 def why_not_comparable(subject: Subject) -> str | None:
-    layers = attending_layers(subject.module)
+    layers = layers_with_heads(subject.module)
     most = max((sum(layer.num_heads for layer in layers if layer.kind == kind) for kind in KINDS), default=0)
     return (
         None

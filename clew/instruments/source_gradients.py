@@ -1,4 +1,4 @@
-"""Gradients of each written word's log-probability with respect to every source place, as a map and a table."""
+"""Gradients of each written word's log-probability with respect to every source place, drawn as a map and a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,19 +10,19 @@ from clew.inspection.gradient_flow import watched_embedding
 from clew.tasks.offers import Reading
 
 MOST_WRITTEN = 100
-"""The most target tokens whose source gradients are computed."""
+"""The maximum number of target tokens whose source gradients are computed."""
 
 
 @contextmanager
 def watched_source(reading: Reading) -> Iterator[list[Tensor]]:
-    """Collect the encoder's embedded input (1, places, dim), with gradients, in this context; empty if the model has no
-    separate source."""
+    """Collect the encoder's embedded input (1, places, dim), with gradients, within the context; empty if the model has
+    no separate source."""
     path = getattr(reading.model, "source_entrance", None)
     if not reading.writes or path is None:
         yield []
         return
-    with watched_embedding(reading.module, path(reading)) as kept:
-        yield kept
+    with watched_embedding(reading.module, path(reading)) as embedded:
+        yield embedded
 
 
 def source_parts(by_state: Mapping[str, Tensor], reading: Reading) -> list[Part]:

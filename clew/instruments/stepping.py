@@ -1,4 +1,4 @@
-"""Interactive generation: the next-token distribution after the tokens chosen so far. Knows no search.
+"""Interactive generation: the next-token distribution after the tokens chosen so far. This file knows no search.
 
 Probabilities are the model's own, before tokens are banned or cut off."""
 
@@ -29,8 +29,8 @@ class DrawnToken(NamedTuple):
 
 
 class Step(NamedTuple):
-    """`tokens` are the chosen tokens, `text` their text, which follows `before`, and `log_prob` their log-probability;
-    `end` is the end token. `drawn` is a sampled next token, if requested."""
+    """`tokens` are the chosen tokens, `text` is their text, which follows `before`, and `log_prob` their
+    log-probability. `end` is the end token. `drawn` is a sampled next token, if requested."""
 
     tokens: list[str]
     text: str
@@ -52,13 +52,13 @@ def next_step(
     top: int = 12,
     seed: int | None = None,
 ) -> Step:
-    """Return the step after a prompt, or a translator's source, and the ids chosen so far, of a subject, run or task.
+    """Return the step of a subject, run or task after a prompt, or a translator's source, and the ids chosen so far.
 
-    With a `seed`, a token is drawn from the whole distribution, of which the `top` most probable are listed.
+    With a `seed`, a token is drawn from the full distribution. The `top` most probable tokens are listed.
     """
     subject = subject_of(model)
     if (why := subject.lacks("steps")) is not None:
-        raise UserError(f"{why}; models that go on from a text or write a target do")
+        raise UserError(f"{why}; use a model that continues a text or writes a target")
     with heads_off(subject.module, off), evaluating([subject.module]):
         begun: Begun = subject.offers.steps(ModelInput(text, into=into))
         check_chosen(begun, chosen)
@@ -91,9 +91,7 @@ def check_chosen(begun: Begun, chosen: Sequence[int]) -> None:
         raise UserError(f"there is no token {wrong[0]}; ids are between 0 and {vocabulary - 1}")
     length = begun.start.shape[1] + len(chosen)
     if begun.limit is not None and length > begun.limit:
-        raise UserError(
-            f"the text has {length} tokens, but the model can tell apart {begun.limit} positions; shorten it"
-        )
+        raise UserError(f"the text has {length} tokens, but the model has {begun.limit} positions; shorten it")
 
 
 def read_on(stepper: Stepper, start: Tensor, chosen: Sequence[int]) -> Tensor:

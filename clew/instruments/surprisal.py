@@ -1,7 +1,7 @@
-"""Surprisal: the information in bits of each token for a model that has read the rest.
+"""Surprisal: the information of each token in bits, for a model that has read the rest.
 
     surprisal(w_t) = -log2 p(w_t | w_1 .. w_{t-1})           a language model, or a translator's target given its source
-    surprisal(w_t) = -log2 p(w_t | all the others)           a masked model, with each token masked in turn
+    surprisal(w_t) = -log2 p(w_t | all the others)           a masked model; each token is masked in turn
 
 The second sums to the pseudo-log-likelihood of Salazar et al. (2020), which is not a probability of the text, since
 each token is predicted from both sides. A bidirectional language model has one surprisal per direction.
@@ -22,12 +22,12 @@ from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Predicted, Reading
 
 CHUNK = 256
-"""Places scored together over the whole vocabulary."""
+"""The number of places that are scored together over the whole vocabulary."""
 UNITS = {"character": "characters", "word": "words", "subword": "tokens"}
 
 
 class Surprisal(NamedTuple):
-    """For every predicted token: its place, its bits, and the likeliest token there with its probability."""
+    """For every predicted token: its place, its bits, and the most likely token there with its probability."""
 
     tokens: tuple[str, ...]
     places: tuple[int, ...]
@@ -59,7 +59,7 @@ def bits_of(log_probs: Tensor, ids: Tensor) -> Tensor:
 
 
 def surprisals(reading: Reading) -> list[Surprisal]:
-    """Return one Surprisal, or two for a bidirectional language model: given the tokens before, and given those
+    """Return one Surprisal, or for a bidirectional language model two: given the tokens before, and given the tokens
     after."""
     with evaluating([reading.module]):
         return [measure(predicted) for predicted in predictions(reading)]
@@ -116,11 +116,11 @@ def look_at_surprisal(subjects: Sequence[Subject], options: TextOptions) -> View
 
 
 def colour_text(one: Surprisal, title: str, high: float) -> ColouredText:
-    """Draw all tokens; those that were given and not predicted have no bits."""
+    """Draw all tokens. Tokens that were given, not predicted, have no bits."""
     bits, notes = [0.0] * len(one.tokens), ["given, not predicted"] * len(one.tokens)
     for place, value, best, probability in zip(one.places, one.bits, one.best, one.best_probabilities, strict=True):
         bits[place] = value
-        notes[place] = f"{value:.2f} bits, p {2**-value:.3g}; likeliest {best!r}, p {probability:.2f}"
+        notes[place] = f"{value:.2f} bits, p {2**-value:.3g}; most likely {best!r}, p {probability:.2f}"
     return ColouredText(one.tokens, bits, title, "bits", 0.0, high, joined=one.unit == "character", notes=notes)
 
 
@@ -129,7 +129,7 @@ def tabulate(one: Surprisal) -> Table:
         (place + 1, one.tokens[place], round(bits, 3), best, round(probability, 4))
         for place, bits, best, probability in zip(one.places, one.bits, one.best, one.best_probabilities, strict=True)
     ]
-    return Table(("place", "token", "surprisal (bits)", "likeliest", "its p"), rows)
+    return Table(("place", "token", "surprisal (bits)", "most likely", "its p"), rows)
 
 
 def facts_of(results: Sequence[Surprisal]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The cell that tracks each property of a text best, and the share of cells that track none: fitted on training text,
+"""The cell that best tracks each property of a text, and the share of cells that track none: fitted on training text,
 evaluated on unseen text. `tracking.py` defines the measures, `properties.py` the properties."""
 
 import math
@@ -14,7 +14,7 @@ from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View
 from clew.inspection.properties import PROPERTIES, is_code
-from clew.inspection.streaming import stream
+from clew.inspection.streaming import stream_values
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
 from clew.instruments.instrument import Instrument
 from clew.instruments.laid_out import coloured
@@ -24,18 +24,18 @@ from clew.instruments.subjects.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Streamed
 
 RARE = 0.001
-"""A property is left out if it holds, or fails, at a smaller share of either text."""
+"""A property is skipped if it is true, or false, for a smaller share of either text."""
 
 
 class TrackOptions(Section):
-    """Which properties and cells, in which texts."""
+    """The texts, properties and cells."""
 
     text: str = Field(
         "", description="fit on its first half and evaluate on the second; the run's own corpus by default"
     )
-    characters: int = Field(50_000, ge=200, le=10_000_000, description="how much of each part of the corpus is read")
+    characters: int = Field(50_000, ge=200, le=10_000_000, description="characters to read of each part of the corpus")
     properties: tuple[str, ...] = Field(
-        (), description=f"which of {', '.join(PROPERTIES)}; by default all that suit the text"
+        (), description=f"properties to search for, of {', '.join(PROPERTIES)}; by default all that suit the text"
     )
     of: Literal["cell", "hidden"] = Field("cell", description="cell: the layer's memory (c); hidden: its output (h)")
     margin: float = Field(
@@ -52,7 +52,7 @@ class Best(NamedTuple):
     unit: int
     rule: str
     told: tuple[float, float]
-    """(a, b): a number is predicted as a + b x; a boolean holds if b (x - a) is above 0."""
+    """(a, b): a number is predicted as a + b x; a boolean is predicted to be true if b (x - a) is above 0."""
     skill: float
     fitted_skill: float
     score: float  # F1, or Pearson's r
@@ -72,7 +72,7 @@ class Search(NamedTuple):
 
 class Text(NamedTuple):
     """A text as a model reads it: its tokens, of which the first `before` are read but not counted; for each of the
-    others the index of its last character, and every property there (tokens,)."""
+    others, the index of its last character and the value of every property there (tokens,)."""
 
     text: str
     tokens: list[int]
@@ -97,19 +97,19 @@ def prepare(model: Looked, text: str, names: Sequence[str], start: int = 0) -> T
 def tally_layers(
     module: nn.Module, layers: Sequence[RecurrentLayer], text: Text, of: str, booleans: list[str], numbers: list[str]
 ) -> list[Tally]:
-    """Return one tally per layer, from one pass over the text."""
+    """Return one tally per layer, in one pass over the text."""
     flags, counts = (
         torch.tensor(np.stack([text.values[name] for name in names], 1) if names else np.zeros((len(text.ends), 0)))
         for names in (booleans, numbers)
     )
     paths = [layer.place(of) for layer in layers]
     tallies: list[Tally] = []
-    for places, seen in stream(module, text.tokens, paths):
+    for places, recorded in stream_values(module, text.tokens, paths):
         real = places >= text.before
         at = places[real] - text.before
         for number, path in enumerate(paths):
-            values = seen[path][real.to(seen[path].device)].float()
-            values = values.cpu() if values.device.type == "mps" else values  # which has no float64
+            values = recorded[path][real.to(recorded[path].device)].float()
+            values = values.cpu() if values.device.type == "mps" else values  # mps has no float64
             if len(tallies) == number:
                 tallies.append(Tally(values.shape[1], len(booleans), len(numbers), values.device))
             tallies[number].add(values, flags[at].bool().to(values.device), counts[at].to(values.device))
@@ -173,7 +173,8 @@ def texts_of(subject: Subject, options: TrackOptions) -> tuple[str, str, int]:
         half = len(options.text) // 2
         if half < 100:
             raise UserError(
-                f"the text has {len(options.text)} characters, and the search needs at least 200; give more, or no text"
+                f"the text has {len(options.text)} characters, but the search needs at least 200; pass a longer one or"
+                " none"
             )
         return options.text[:half], options.text, half
     return own_text(subject, "train", options.characters), own_text(subject, "valid", options.characters), 0
@@ -191,7 +192,7 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
     fitted_on, judged_on = prepare(subject, first, names), prepare(subject, second, names, start)
     findings = search(subject, fitted_on, judged_on, of=options.of, margin=options.margin)
     if not findings.best:
-        raise UserError(f"none of {', '.join(names)} varies in both texts; give a longer text or other properties")
+        raise UserError(f"none of {', '.join(names)} varies in both texts; use a longer text or other properties")
     header = ("property", "layer", "cell", "skill", "F1 or r", "constant F1", "accuracy", "majority", "rule")
     rows = [
         (
@@ -214,7 +215,7 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
             Bars(list(findings.silent), list(findings.silent.values()), "share of cells", title, low=0.0, high=1.0)
         )
     if findings.left_out:
-        parts.append(Note(f"Left out, since they hardly vary in one of the texts: {', '.join(findings.left_out)}."))
+        parts.append(Note(f"Skipped, since they hardly vary in one of the texts: {', '.join(findings.left_out)}."))
     about = (
         f"{findings.num_units:,} cells, fitted on {len(fitted_on.ends):,} tokens and evaluated on"
         f" {len(judged_on.ends):,} others. Skill is 1 for a perfect cell and 0 for a constant answer."
@@ -249,19 +250,19 @@ def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOption
     stop = min(len(text.ends), start + options.show)
     layer = next(layer for layer in recurrent_layers(module) if layer.name == one.layer)
     path = layer.place(options.of)
-    seen = torch.zeros(text.before + stop)
-    for places, recorded in stream(module, text.tokens[: len(seen)], [path]):
-        seen[places] = recorded[path][:, one.unit - 1].float().cpu()
-    shown = seen[text.before + start :].numpy()
+    cell_values = torch.zeros(text.before + stop)
+    for places, recorded in stream_values(module, text.tokens[: len(cell_values)], [path]):
+        cell_values[places] = recorded[path][:, one.unit - 1].float().cpu()
+    piece_values = cell_values[text.before + start :].numpy()
     begins = [int(text.ends[start - 1]) + 1 if start else text.begin, *(text.ends[start : stop - 1] + 1).tolist()]
     pieces = [text.text[begin : end + 1] for begin, end in zip(begins, text.ends[start:stop].tolist(), strict=True)]
     title = f"{one.property}: cell {one.unit} of layer {one.layer}"
     a, b = one.told
     if values.dtype == bool:
-        beyond = b * (shown - a)
+        beyond = b * (piece_values - a)
         bound, label = spread_of(beyond), "beyond its threshold, where the property is predicted"
         return coloured(pieces, beyond.tolist(), title, joined=True, low=-bound, high=bound, label=label)
-    predicted = a + b * shown
+    predicted = a + b * piece_values
     low, high = (float(np.quantile(values, part)) for part in (0.02, 0.98))
     notes = [f"{value:.1f}, actually {actual:.0f}" for value, actual in zip(predicted, values[start:stop], strict=True)]
     return ColouredText(

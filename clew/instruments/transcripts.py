@@ -1,7 +1,7 @@
 """The transcript of a sound or a line of handwriting, and the location of each letter.
 
 For a CTC model, the location is the probability that each frame belongs to the letter, over all paths (Graves et al.
-2006); for an attentive model, the attention of its decoder when it wrote the letter.
+2006). For an attentive model, it is the attention of its decoder when it wrote the letter.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from clew.tasks.offers import ModelInput
 
 
 class TranscriptOptions(Section):
-    """Which file is transcribed."""
+    """The file to transcribe."""
 
     text: Text = Field("", description="a sound file, or a picture of a line of writing")
     off: HeadsOff = ()
@@ -41,7 +41,7 @@ def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) 
     ]
     parts: list[Part] = [
         Spelled(canvas.darkness.astype(np.float64), weights, looked.letters, canvas.length, canvas.unit, canvas.name),
-        Table(("letter", "most likely at", "share (%)"), rows, "Where each letter lies"),
+        Table(("letter", "most likely at", "share (%)"), rows, "Where each letter is"),
     ]
     return View("Transcript", parts, f"{heard.text!r} for {options.text}; log p {heard.log_prob:.2f} nats", facts)
 

@@ -3,9 +3,8 @@ alignment is.
 
     crossing = share of the pairs of written words t < u whose sources are in the opposite order, a(t) > a(u)
 
-0 is a monotone alignment, 1 a reversed one. It is Kendall's distance, where pairs that share a source word do not count
-as crossing. a(t) is the source word with the most attention.
-"""
+0 is a monotone alignment, 1 a reversed one. It is Kendall's distance, except that pairs with the same source word do
+not count as crossing. a(t) is the source word with the most attention."""
 
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from clew.drawing.views import Heatmap, Part, Table, View
-from clew.inspection.heads import CROSS, attending_layers
+from clew.inspection.heads import CROSS, layers_with_heads
 from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.subjects.subject import Subject
 from clew.runs.asking import is_empty
@@ -23,7 +22,7 @@ from clew.tasks.shared.reading import no_text
 
 
 class AlignmentOptions(TextOptions):
-    """Which layer's attention is shown."""
+    """The layer whose attention is shown."""
 
     layer: int | None = Field(
         None,
@@ -42,9 +41,9 @@ def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) ->
     subject = subjects[0]
     if is_empty(options.text):
         raise no_text()
-    given = ModelInput(options.text, options.target, options.into)
-    target = options.target if options.target is not None else subject.offers.own_target(given, subject.decoding)
-    alignment: Alignment = subject.offers.aligns(given._replace(target=target), options.layer)
+    model_input = ModelInput(options.text, options.target, options.into)
+    target = options.target if options.target is not None else subject.offers.own_target(model_input, subject.decoding)
+    alignment: Alignment = subject.offers.aligns(model_input._replace(target=target), options.layer)
     weights = alignment.by_word().float().numpy()
     before, after = (len(marks) for marks in subject.offers.around(options.into))
     own = weights[:-1, before : weights.shape[1] - after]  # without language tokens and end tokens
@@ -84,12 +83,14 @@ def layer_choices(subject: Subject) -> Choices:
     """Return the numbers of the decoder's layers that look at the source."""
     return Choices(
         ("layer",),
-        tuple((layer.number,) for layer in attending_layers(subject.module) if layer.kind == CROSS and layer.num_heads),
+        tuple(
+            (layer.number,) for layer in layers_with_heads(subject.module) if layer.kind == CROSS and layer.num_heads
+        ),
     )
 
 
 ALIGNMENT = Instrument(
-    "the source word looked at for each written word",
+    "the source word that the model looks at for each written word",
     AlignmentOptions,
     look_at_alignment,
     needs=("aligns",),

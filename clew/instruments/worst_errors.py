@@ -22,7 +22,7 @@ from clew.runs.folder.predictions import (
     WORDS,
     badness,
     marked_words,
-    read_records,
+    read_prediction_records,
     worst_by,
     worst_first,
 )
@@ -32,21 +32,21 @@ LABELS = ("target", "prediction")
 SHOWN = ("source", "second", *LABELS)
 ORDERS = {
     WORDS: "worst first: those with the most wrong words",
-    PROBABILITY: "worst first: those that gave what was expected the lowest probability",
-    SCORE: "worst first: those of the lowest score",
+    PROBABILITY: "worst first: those with the lowest probability of the expected output",
+    SCORE: "worst first: those with the lowest score",
 }
 
 
 class ErrorsOptions(Section):
-    """Which errors are listed."""
+    """The errors to list."""
 
-    most: int = Field(25, ge=1, le=1000, description="how many are listed, the worst first")
-    containing: str = Field("", description="only those whose text, target or prediction contains this")
+    most: int = Field(25, ge=1, le=1000, description="the number of errors to list, the worst first")
+    containing: str = Field("", description="list only errors whose text, target or prediction contains this")
 
 
 def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
     folder = subjects[0].folder
-    records = [] if folder is None else read_records(folder) or []
+    records = [] if folder is None else read_prediction_records(folder) or []
     wrong = worst_first(records)
     chosen = [
         record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)
@@ -56,17 +56,17 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
     fields = [field for field in SHOWN if any(field in record for record in chosen)]
     if measure == WORDS:
         fields = [field for field in fields if field not in LABELS]  # tags are shown with their words
-    others = [
+    other_scores = [
         name
         for name in (PROBABILITY, SCORE)
         if name != measure and (name == SCORE or any("gold_probability" in each for each in chosen))
     ]
-    header = (measure, *(HEADINGS.get(field, field) for field in fields), *others, "where")
+    header = (measure, *(HEADINGS.get(field, field) for field in fields), *other_scores, "where")
     rows = [
         (
             shown_number(record, measure),
             *(shown_text(record, field) for field in fields),
-            *(shown_number(record, name) for name in others),
+            *(shown_number(record, name) for name in other_scores),
             record["id"].replace("\\", "/").rpartition("/")[2],
         )
         for record in chosen
@@ -77,7 +77,9 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
         if "gold_probability" in record
     )
     parts: list[Part] = [
-        Table(header, rows) if rows else Note("None is wrong." if not wrong else "No error contains that text.")
+        Table(header, rows)
+        if rows
+        else Note("No prediction is wrong." if not wrong else "No error contains that text.")
     ]
     parts.append(histogram([record["score"] for record in records]))
     if confusions:
@@ -90,7 +92,7 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
             )
         )
     mean = float(np.mean([record["score"] for record in records])) if records else 0.0
-    about = f"{len(wrong)} of {len(records)} are not as expected; the mean score is {mean:.2f}" + (
+    about = f"{len(wrong)} of {len(records)} predictions are wrong; the mean score is {mean:.2f}" + (
         f"; {ORDERS[measure]}" if wrong else ""
     )
     return View(
@@ -107,14 +109,14 @@ def shown_number(record: dict[str, Any], measure: str) -> float | None:
 
 
 def shown_text(record: dict[str, Any], field: str) -> str:
-    """Return a field as the table shows it: words with their wrong tags, and never an empty label."""
+    """Return a field for the table: words with their wrong tags, and never an empty label."""
     if field == "source" and "marked" in record:
         return str(record["marked"])
     return str(record.get(field, "")) or (NO_LABEL if field in LABELS else "")
 
 
 def mark_wrong_tags(record: dict[str, Any]) -> str:
-    """Return a sentence with its wrong tags, which say more than all tags."""
+    """Return a sentence with only its wrong tags, which are more informative than all tags."""
     words = str(record["source"]).split(" ")
     return marked_words(words, [each for each in record["wrong"] if each["word"] <= len(words)])
 
@@ -127,7 +129,9 @@ def histogram(scores: Sequence[float]) -> Bars:
     begin = math.floor(low / apart + 1e-9)
     end = max(math.ceil(high / apart - 1e-9), begin + 1)
     edges = [apart * number for number in range(begin, end + 1)]
-    counts, _ = np.histogram(np.clip(scores, edges[0], edges[-1]), bins=edges)  # rounding may put one beyond them
+    counts, _ = np.histogram(
+        np.clip(scores, edges[0], edges[-1]), bins=edges
+    )  # rounding may put a score beyond the edges
     names = [f"{start} to {end}" for start, end in pairwise(labels(edges))]
     return Bars(names, [float(count) for count in counts], "examples", "Scores of all examples")
 
@@ -138,8 +142,8 @@ def why_no_errors(subject: Subject) -> str | None:
     if (subject.folder / PREDICTIONS).is_file():
         return None
     return (
-        f"{subject.name} has no {PREDICTIONS}: it is written when a run on examples ends, with its predictions on the"
-        " part that it was evaluated on"
+        f"{subject.name} has no {PREDICTIONS}: it is written at the end of a run on examples, with the predictions for"
+        " the part on which it was evaluated"
     )
 
 

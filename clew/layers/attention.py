@@ -20,7 +20,17 @@ from clew.kernels.dot_attention import kind_of
 from clew.kernels.flex_attention import takes_flex
 from clew.kernels.projections import Together
 from clew.kernels.query_blocks import holds_too_much
-from clew.layers.attending.caches import RING_CHUNK, Buffer, Chunk, Grown, Ring, begin, new_buffer, new_ring, whole
+from clew.layers.attending.caches import (
+    RING_CHUNK,
+    Buffer,
+    Chunk,
+    Grown,
+    Ring,
+    new_buffer,
+    new_ring,
+    start_cache,
+    whole,
+)
 from clew.layers.positions import ALiBi, Position
 from clew.layers.scores import ScaledDot, Score
 from clew.layers.sequence import SequenceLayer
@@ -219,7 +229,7 @@ class SelfAttention(SequenceLayer):
             return self.step(kernel, x, state), state
         places, clock = advance(None if state is None else state.clock, mask, x)
         query, key, value = self.project(x, places)
-        extend = state.extend if state is not None else begin if self.causal else whole
+        extend = state.extend if state is not None else start_cache if self.causal else whole
         past = extend(key, value, Chunk(places, clock, mask, self.window))
         context = self.attention(query, *self.shared(past.keys, past.values), places, past.index, past.visible)
         return self.join(context), past.cache

@@ -89,35 +89,35 @@ class BracketCounts:
 
     @property
     def recall(self) -> float:
-        return share(self.matched, self.gold)
+        return percentage(self.matched, self.gold)
 
     @property
     def precision(self) -> float:
-        return share(self.matched, self.predicted)
+        return percentage(self.matched, self.predicted)
 
     @property
     def f1(self) -> float:
-        return share(2 * self.matched, self.gold + self.predicted)
+        return percentage(2 * self.matched, self.gold + self.predicted)
 
     @property
     def complete_match(self) -> float:
-        return share(self.complete, self.valid)
+        return percentage(self.complete, self.valid)
 
     @property
     def average_crossing(self) -> float:
-        return share(self.crossing, self.valid)
+        return percentage(self.crossing, self.valid)
 
     @property
     def no_crossing(self) -> float:
-        return share(self.uncrossed, self.valid)
+        return percentage(self.uncrossed, self.valid)
 
     @property
     def two_or_less_crossing(self) -> float:
-        return share(self.barely_crossed, self.valid)
+        return percentage(self.barely_crossed, self.valid)
 
     @property
     def tagging_accuracy(self) -> float:
-        return share(self.right_tags, self.words)
+        return percentage(self.right_tags, self.words)
 
     def describe(self) -> str:
         """Two lines: the scores in per cent, and the counts."""
@@ -267,5 +267,5 @@ def count_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
     return int(crosses.any(1).sum())
 
 
-def share(part: int, whole: int) -> float:
+def percentage(part: int, whole: int) -> float:
     return part / whole if whole else 0.0

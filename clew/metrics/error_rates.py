@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 from typing import Literal, NamedTuple
 
 from clew.core.errors import UserError, counted
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 from clew.metrics.bootstrap import SAMPLES, Interval
 from clew.metrics.statistics import Row, metric_interval, score
 from clew.metrics.strings import check_pairs, edit_columns
@@ -74,7 +74,7 @@ def align(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> list
         reference[start : len(reference) - stop],
         hypothesis[start : len(hypothesis) - stop],
     )
-    check_fits(
+    check_memory(
         len(reference_units) * len(hypothesis_units) // 4,
         f"an alignment of {len(reference_units):,} units with {len(hypothesis_units):,}",
         "cut the texts into sentences",

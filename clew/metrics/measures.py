@@ -5,7 +5,7 @@ from dataclasses import astuple
 from typing import NamedTuple
 
 from clew.metrics.error_rates import Errors, character_errors, word_errors
-from clew.metrics.rouge import rouge, score_text
+from clew.metrics.rouge import rouge, score_rouge
 from clew.metrics.statistics import Statistics, share_of
 from clew.metrics.strings import character_error_rate, edit_distance, exact_match, word_error_rate
 from clew.metrics.translation import Bleu, Chrf, Ter, bleu, chrf, sentence_bleu, sentence_chrf, sentence_ter, ter
@@ -22,10 +22,10 @@ class Measured(NamedTuple):
 
 def in_words(values: Mapping[str, float]) -> str:
     """All values with their names, in one line."""
-    return ", ".join(f"{named(name)} {value:.2f}" for name, value in values.items())
+    return ", ".join(f"{measure_name(name)} {value:.2f}" for name, value in values.items())
 
 
-def named(measure: str) -> str:
+def measure_name(measure: str) -> str:
     """A measure's name as written in sentences."""
     return NAMES.get(measure, measure.replace("_", " "))
 
@@ -135,7 +135,7 @@ def cer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Stati
 
 
 def rouge_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    scores = [score_text(text, [target]) for text, target in zip(written, wanted, strict=True)]
+    scores = [score_rouge(text, [target]) for text, target in zip(written, wanted, strict=True)]
     parts = [
         {"rouge_1": score.one, "rouge_2": score.two, "rouge_l": score.longest, "rouge_lsum": score.summary}
         for score in scores
@@ -181,7 +181,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "rouge": Measure(
         measure_rouge,
-        lambda written, wanted, lowercase: 100 * score_text(written, [wanted]).longest.f1,
+        lambda written, wanted, lowercase: 100 * score_rouge(written, [wanted]).longest.f1,
         rouge_statistics,
     ),
     "exact_match": Measure(

@@ -106,12 +106,12 @@ def rouge(candidates: Sequence[str], references: Sequence[str | Sequence[str]]) 
         for text_references in references
     ]
     return sum(
-        (score_text(text, text_references) for text, text_references in zip(candidates, reference_lists, strict=True)),
+        (score_rouge(text, text_references) for text, text_references in zip(candidates, reference_lists, strict=True)),
         Rouge(),
     )
 
 
-def score_text(candidate: str, references: Sequence[str]) -> Rouge:
+def score_rouge(candidate: str, references: Sequence[str]) -> Rouge:
     words, reference_words = words_of(candidate), [words_of(text) for text in references]
     summary = rouge_l_summary(sentences_of(candidate), [sentences_of(text) for text in references])
     scores = (

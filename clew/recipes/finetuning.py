@@ -10,7 +10,7 @@ STANDS_ON = "transfer.from=RUN, a pre-trained run or an imported checkpoint"
 ENCODED = {"name": "classification", "pooling": "mean", "dropout": 0.1, "truncate": True}
 
 
-def training(steps: int, **changes: Any) -> dict[str, Any]:
+def finetuning_settings(steps: int, **changes: Any) -> dict[str, Any]:
     """Small learning rates with a warm-up of a tenth of the steps; larger ones would destroy what was pre-trained."""
     return {
         "steps": steps,
@@ -32,23 +32,25 @@ def finetuning(
 
 
 CLASSIFY = finetuning(
-    "A pre-trained run on your own labelled texts: transfer.from=RUN data.train=FILE.", ENCODED, training(600)
+    "A pre-trained run on your own labelled texts: transfer.from=RUN data.train=FILE.",
+    ENCODED,
+    finetuning_settings(600),
 )
 TAG = finetuning(
     "A pre-trained run on your own tagged words: transfer.from=RUN data.train=FILE.",
     {"name": "tagging", "output": "softmax", "pieces": "first", "dropout": 0.1},
-    training(600, learning_rate=5e-5),
+    finetuning_settings(600, learning_rate=5e-5),
 )
 TEXT = finetuning(
     "A pre-trained language model on your own text: transfer.from=RUN data.train=FILE.",
     {"name": "language_model"},
-    training(600, batch_size=8, length=128, learning_rate=5e-5),
+    finetuning_settings(600, batch_size=8, length=128, learning_rate=5e-5),
     decoding={"temperature": 0.8, "top_p": 0.95},
 )
 TRANSLATE = finetuning(
     "A new decoder on a pre-trained encoder, on your own pairs: transfer.from=RUN data.train=FILE.",
     {"name": "translation", "label_smoothing": 0.1},
-    training(5000, batch_tokens=4096, learning_rate=5e-5, evaluate_every=250),
+    finetuning_settings(5000, batch_tokens=4096, learning_rate=5e-5, evaluate_every=250),
     transfer={"head_rate": 20.0},  # the decoder has everything to learn
     text={"tokenizer": "bpe", "size": 4000},
     model={"family": "transformer", "dim": 256, "num_layers": 3, "num_heads": 4, "wiring": "pre_norm"},
@@ -64,7 +66,7 @@ def glue(
     steps = epochs * -(-int(0.9 * examples) // 32)
     figure = f"{published} on GLUE's own test part for BERT base (Devlin et al. 2019)"
     return finetuning(
-        about, {**ENCODED, "longest": 256, **options}, training(steps, learning_rate=rate), figure, data=data
+        about, {**ENCODED, "longest": 256, **options}, finetuning_settings(steps, learning_rate=rate), figure, data=data
     )
 
 

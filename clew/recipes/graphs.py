@@ -7,7 +7,7 @@ The embedded sample of EWT has no dependency heads, so `ewt-graph` reads the ful
 from typing import Any
 
 from clew.recipes.recipe import Recipe
-from clew.recipes.tagging import CNN, training
+from clew.recipes.tagging import CNN, tagging_settings
 
 
 def labeller(about: str, data: dict[str, Any], training: dict[str, Any]) -> Recipe:
@@ -35,12 +35,12 @@ def labeller(about: str, data: dict[str, Any], training: dict[str, Any]) -> Reci
 EWT = labeller(
     "A graph LSTM that labels dependencies from words and heads, on 3,000 sentences of EWT.",
     {"corpus": "ewt", "limit": 3000, "label": "deprel"},
-    training(600, warmup=0.1, learning_rate=4e-3),
+    tagging_settings(600, warmup=0.1, learning_rate=4e-3),
 )
 OWN = labeller(
     "A graph LSTM that labels words by their dependencies, on your own CoNLL-U: data.train=FILE.",
     {},
-    training(600, warmup=0.1, learning_rate=4e-3),
+    tagging_settings(600, warmup=0.1, learning_rate=4e-3),
 )
 
 
@@ -58,7 +58,7 @@ def of_graphs(about: str, task: dict[str, Any], data: dict[str, Any], steps: int
                 "embedding_dim": 32,
             },
             "task": task,
-            "training": training(steps, warmup=0.1, learning_rate=4e-3),
+            "training": tagging_settings(steps, warmup=0.1, learning_rate=4e-3),
         },
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from clew.core.errors import UserError, shown, unknown
 from clew.data.example_splits import PARTS
 from clew.data.kinds.section import DataSection
-from clew.data.streams.iterables import give
+from clew.data.streams.iterables import register_iterable
 from clew.recipes.resolving import config_of
 from clew.runs.in_memory import ROLES, Kept, file_named, keep_part
 from clew.tasks import TASKS
@@ -42,7 +42,7 @@ def listed_settings(
             settings.append(f"data.{part}={json.dumps(names[0] if len(names) == 1 else names)}")
             continue
         if is_text and part == "train" and is_streamed(config.data, examples):
-            settings += [f"data.train={give(examples, part)}", "data.stream=true"]
+            settings += [f"data.train={register_iterable(examples, part)}", "data.stream=true"]
             num_streamed = 1
             continue
         found: Kept = keep_part(learning, config.data, examples, part)

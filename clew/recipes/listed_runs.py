@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from clew.core.errors import UserError
 from clew.runs.folder.records import Summary, read_records
 from clew.runs.folder.run_files import CONFIG, FORMAT, IMPORTED, is_run, read_raw_settings
-from clew.runs.settings.field_paths import paths
+from clew.runs.settings.field_paths import field_paths
 
 RESOLVED = Path(__file__).with_name("resolved.json")
 SCHEDULE, STEPS = "training.schedule", "training.steps"
@@ -53,7 +53,7 @@ def glance(folder: Path, resolved: Mapping[str, Mapping[str, Any]]) -> Listed | 
     if not is_run(folder):
         raise UserError(f"{folder} has no {CONFIG}; it was copied in part, or is no run directory")
     settings, format, _ = read_raw_settings(folder)
-    fields = {".".join(path): value for path, value in paths(settings)}
+    fields = {".".join(path): value for path, value in field_paths(settings)}
     plain = resolved.get(str(settings.get("recipe")))
     if settings.get("recipe") == IMPORTED:
         plain = fields

@@ -18,7 +18,8 @@ from clew.recipes.running import run_recipe
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import append_metrics, check_code, config_there, is_run
 from clew.runs.folder.lock import is_locked
-from clew.runs.folder.summary import is_finished, summarise
+from clew.runs.folder.records import is_finished
+from clew.runs.folder.summary import summarise
 from clew.training.report import Report
 from clew.training.run import check_training
 from clew.training.signals import Interrupted

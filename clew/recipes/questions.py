@@ -1,12 +1,12 @@
 """Reading comprehension: the user's questions with a pre-trained encoder, and synthetic ones with known answers."""
 
-from clew.recipes.finetuning import finetuning, training
+from clew.recipes.finetuning import finetuning, finetuning_settings
 from clew.recipes.recipe import Recipe
 
 OWN = finetuning(
     "Answers as spans of your own passages: transfer.from=RUN data.train=train-v1.1.json.",
     {"name": "question_answering"},
-    training(8200, learning_rate=5e-5),
+    finetuning_settings(8200, learning_rate=5e-5),
     "exact match 80.8 and F1 88.5 on SQuAD 1.1's development part, by BERT base in three epochs (Devlin et al. 2019)",
 )
 FACTS = Recipe(

@@ -4,7 +4,7 @@ user's sounds."""
 from typing import Any
 
 from clew.recipes.recipe import Recipe
-from clew.recipes.speech import training
+from clew.recipes.speech import speech_settings
 
 
 def classifier(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
@@ -35,7 +35,7 @@ def classifier(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
                 "pooling": "max",
                 "dropout": 0.3,
             },
-            "training": training(steps),
+            "training": speech_settings(steps),
         },
     )
 
@@ -79,7 +79,7 @@ def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
                     "frequency_masks": 1,
                 },
             },
-            "training": training(steps),
+            "training": speech_settings(steps),
             "decoding": {"method": "greedy", "max_new": 200},
         },
     )

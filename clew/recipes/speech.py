@@ -6,7 +6,7 @@ from typing import Any
 from clew.recipes.recipe import Recipe
 
 
-def training(steps: int) -> dict[str, Any]:
+def speech_settings(steps: int) -> dict[str, Any]:
     return {
         "steps": steps,
         "batch_size": 32,
@@ -48,7 +48,7 @@ def transcriber(
                     "frequency_masks": 1,
                 },
             },
-            "training": training(steps),
+            "training": speech_settings(steps),
         },
         published=published,
     )

@@ -8,7 +8,7 @@ from clew.recipes.recipe import Recipe
 CNN = {"name": "cnn", "letter_dim": 30, "widths": [3]}
 
 
-def training(steps: int, *, warmup: float, **changes: Any) -> dict[str, Any]:
+def tagging_settings(steps: int, *, warmup: float, **changes: Any) -> dict[str, Any]:
     return {
         "steps": steps,
         "batch_size": 32,
@@ -57,7 +57,7 @@ def tagger(
 EWT = tagger(
     "A BiLSTM with a character CNN that tags parts of speech, on EWT's embedded sample.",
     {"corpus": "ewt-sample"},
-    training(1000, warmup=0.1, learning_rate=4e-3),
+    tagging_settings(1000, warmup=0.1, learning_rate=4e-3),
     model={"dropout": 0.4},
     embedding={"dropout": 0.2},
     task={"output": "softmax"},
@@ -65,7 +65,7 @@ EWT = tagger(
 EWT_FULL = tagger(
     "The same part-of-speech tagger on all of UD English EWT. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "ewt"},
-    training(6000, warmup=0.0167, evaluate_every=600, learning_rate=3e-3),
+    tagging_settings(6000, warmup=0.0167, evaluate_every=600, learning_rate=3e-3),
     model={"dim": 400, "num_layers": 2, "dropout": 0.35},
     embedding={"dropout": 0.2},
     task={"output": "softmax"},
@@ -74,12 +74,12 @@ EWT_FULL = tagger(
 CONLL = tagger(
     "BiLSTM-CRF with characters for names in CoNLL-2003. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "conll2003"},
-    training(5000, warmup=0.02, evaluate_every=250, learning_rate=4e-3),
+    tagging_settings(5000, warmup=0.02, evaluate_every=250, learning_rate=4e-3),
     model={"dim": 400, "word_dropout": 0.1},
     published="F1 90.94 on testb (Lample et al. 2016), 91.21 (Ma and Hovy 2016)",
 )
 OWN = tagger(
     "A BiLSTM-CRF with characters on your own tagged words: data.train=FILE, such as CoNLL columns.",
     {},
-    training(1500, warmup=0.067),
+    tagging_settings(1500, warmup=0.067),
 )

@@ -146,8 +146,6 @@ def answer_rows(
 
 def check_together(runs: Sequence["Run"], verb: str) -> None:
     """Refuse an ensemble of runs that do not read and write the same tokens."""
-    if not runs:
-        raise UserError(f"there is no run to {verb} with; give at least one")
     for run in runs:
         use = find_use(run, verb)
         if len(runs) > 1 and not use.together:
@@ -161,7 +159,7 @@ def check_together(runs: Sequence["Run"], verb: str) -> None:
                 )
 
 
-def ask(
+def ask_runs(
     runs: Sequence["Run"],
     verb: str,
     rows: Any,

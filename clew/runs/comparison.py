@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from clew.core.errors import UserError, counted, unknown
 from clew.core.numbers import is_number
 from clew.metrics.bootstrap import approximate_randomisation, paired_bootstrap, paired_score_bootstrap
-from clew.metrics.measures import named
+from clew.metrics.measures import measure_name
 from clew.metrics.statistics import FORMULAS, Row, Statistics, tabulated
 from clew.metrics.welch import welch
-from clew.runs.folder.predictions import read_records
+from clew.runs.folder.predictions import read_prediction_records
 from clew.runs.folder.recomputed import recomputed_statistics
-from clew.runs.folder.summary import Summary
+from clew.runs.folder.records import Summary
 from clew.runs.settings.fields import SCHEDULE, fields_of, in_steps
 from clew.tasks import TASKS
 
@@ -133,7 +133,7 @@ def spelt(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def ranked(groups: Iterable[Group], measure: str) -> list[Group]:
+def rank_groups(groups: Iterable[Group], measure: str) -> list[Group]:
     """Sort groups by a measure, best mean first and groups without it last; refuse a measure that no group has."""
     groups = list(groups)
     known = sorted({name for group in groups for run in group.runs for name in run.best})
@@ -203,7 +203,7 @@ def compare_examples(
         if list(parts) == [measure]
         else [f"predictions.jsonl is not of the examples of {measure}; p is of {', '.join(parts)}"]
     )
-    return Verdict(PAIRED[test], p, f"{named(name)} of {counted(len(ids), 'example')}"), notes
+    return Verdict(PAIRED[test], p, f"{measure_name(name)} of {counted(len(ids), 'example')}"), notes
 
 
 def statistics_of(run: Summary, records: Sequence[dict[str, Any]], name: str) -> tuple[str, list[Row]] | None:
@@ -233,7 +233,7 @@ def predicted_part(run: Summary) -> str:
 
 def group_records(group: Group) -> list[Records] | None:
     """Return every run's predictions by id; None if a run has none."""
-    records_of_runs = [read_records(run.folder) for run in group.runs]
+    records_of_runs = [read_prediction_records(run.folder) for run in group.runs]
     predictions = [{record["id"]: record for record in records} for records in records_of_runs if records is not None]
     if len(predictions) < len(group.runs):
         return None

@@ -257,7 +257,9 @@ def open_weights(path: Path) -> Iterator[Any]:
             f"{path} is missing; the run has not reached its first evaluation, or was copied incompletely"
         ) from None
     except UNREADABLE as error:
-        raise UserError(f"{path} cannot be read as safetensors: {shortened(str(error), 150)}") from None
+        raise UserError(
+            f"{path} cannot be read as safetensors: {shortened(str(error), 150)}; copy the run again"
+        ) from None
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

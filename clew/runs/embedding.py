@@ -226,7 +226,7 @@ def context_reader(source: BorrowedBody) -> WordReader:
     return WordReader(source.tokenizer, letters=letters, running=source.is_running, segmented=is_segmented)
 
 
-def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
+def initialise_embedding(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
     """Initialise a new run's embedding with the vectors of the file and the weights of the borrowed body; return notes
     on what was loaded."""
     embedding: EmbeddingConfig = config.embedding

@@ -13,7 +13,7 @@ from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
 from clew.data.syntax.trees import format_tree
 from clew.layers.precision import check_precision, quantise
-from clew.runs.asking import ask, find_use, read_options, read_rows, uses_of
+from clew.runs.asking import ask_runs, find_use, read_options, read_rows, uses_of
 from clew.runs.build import build_task
 from clew.runs.config import Config
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, num_values, read_config
@@ -88,7 +88,7 @@ class Run:
         answers."""
         with python_errors():
             options, helpers = self._with_helpers(verb, options)
-            return ask([self], verb, rows, options, first=first, beside=helpers)
+            return ask_runs([self], verb, rows, options, first=first, beside=helpers)
 
     def _with_helpers(self, verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], "list[Run]"]:
         """Return the options, with runs and paths replaced by folder names, and the runs that help with the answer,
@@ -202,7 +202,7 @@ class Run:
     def _best(self, verb: str, texts: Any, options: Mapping[str, Any], runs: "Sequence[Run]" = ()) -> Any:
         """Return the best answer to each text, or its list of answers if `n_best` is above 1."""
         runs = runs or [self]
-        answers = ask(runs, verb, as_texts(texts), options)
+        answers = ask_runs(runs, verb, as_texts(texts), options)
         if read_options(find_use(self, verb), self.config, options).n_best == 1:
             answers = [n_best[0] if n_best else None for n_best in answers]
         return answers[0] if isinstance(texts, str) else answers

@@ -16,7 +16,7 @@ from clew.core.errors import UserError, counted, shown
 from clew.data.files.file_bytes import FileBytes
 from clew.runs.asking import answer_rows, find_use, own_values, read_options, read_row
 from clew.runs.loaded import Run
-from clew.serving.sent_files import file_of
+from clew.serving.sent_files import read_sent_file
 from clew.tasks.use import Objects, Use
 from clew.text.tokenizer import check_is_text
 
@@ -207,7 +207,7 @@ def with_file(first: str, value: Any, what: str) -> dict[str, Any]:
     fields."""
     is_row = isinstance(value, Mapping) and "data" not in value
     row = dict(value) if is_row else {first: value}
-    return {**row, first: file_of(row.get(first), what)}
+    return {**row, first: read_sent_file(row.get(first), what)}
 
 
 def read_partly(kind: Any, row: Any) -> Mapping[str, Any]:

@@ -9,8 +9,8 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
 from clew.data.files.file_bytes import FileBytes
-from clew.drawing.views import WRITERS, View, plain
-from clew.inspection.heads import attending_layers, head_names
+from clew.drawing.views import WRITERS, View, json_ready
+from clew.inspection.heads import head_names, layers_with_heads
 from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import find_instrument, look, look_beside
 from clew.instruments.stepping import next_step
@@ -26,13 +26,13 @@ from clew.serving.page_limits import (
     LONGEST_QUICK,
     LONGEST_SLOW,
     check_answer,
-    check_length,
     check_memory,
     check_parts,
     check_places,
-    check_texts,
+    check_text_lengths,
+    check_written_length,
 )
-from clew.serving.sent_files import MOST_BODY, file_of
+from clew.serving.sent_files import MOST_BODY, read_sent_file
 from clew.tasks.offers import languages_of, offered, reads_files
 
 QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
@@ -99,7 +99,7 @@ class Inspector:
         """
         if self.described is None:
             runs = [{**described_run(name, run), **self.described_files(run)} for name, run in self.runs.items()]
-            self.described = plain(
+            self.described = json_ready(
                 {"runs": runs, "instruments": [self.described_instrument(name) for name in INSTRUMENTS]}
             )
         return self.described
@@ -122,7 +122,7 @@ class Inspector:
         (run,) = self.chosen(asked.runs[:1])
         if not (media := media_of(run)):
             raise UserError(f"{run.folder} reads texts, not files; type a text")
-        file = file_of({"data": asked.data, "name": asked.name}, media)
+        file = read_sent_file({"data": asked.data, "name": asked.name}, media)
         check_places(run, file, LONGEST_SLOW)
         return dict(self.files.put(file, media))
 
@@ -208,7 +208,7 @@ class Inspector:
 
     def checked(self, name: str, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
         """The options for an instrument, after checks of the page's limits."""
-        check_texts(name, options)
+        check_text_lengths(name, options)
         options = self.with_file(name, self.chosen(runs), options)
         check_memory(name, self.chosen(runs), options)
         return options
@@ -234,7 +234,7 @@ class Inspector:
             "title": view.title,
             "about": view.about,
             "html": html,
-            "facts": small(plain(view.facts)),
+            "facts": small(json_ready(view.facts)),
         }
 
     def file(self, name: str, asked: AskedFile) -> str:
@@ -243,13 +243,13 @@ class Inspector:
         return WRITERS[f".{asked.format}"](view)
 
     def step(self, asked: AskedStep) -> dict[str, Any]:
-        check_length(asked.text, LONGEST_QUICK)
+        check_written_length(asked.text, LONGEST_QUICK)
         (run,) = self.chosen(asked.runs[:1])
         text = self.with_file("next", [run], {"text": asked.text})["text"]
         check_memory("next", [run], {"text": text})
         step = next_step(run, text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
         drawn = None if step.drawn is None else step.drawn._asdict()
-        return plain({**step._asdict(), "next": step.next._asdict(), "drawn": drawn})
+        return json_ready({**step._asdict(), "next": step.next._asdict(), "drawn": drawn})
 
 
 def media_of(run: Run) -> str:
@@ -298,7 +298,7 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
             if hasattr(each, "unit")
         },
         "heads": head_names(run),
-        "pruned": sum(layer.num_pruned for layer in attending_layers(run)),
+        "pruned": sum(layer.num_pruned for layer in layers_with_heads(run)),
         "sample": sample_text(subject, str(getattr(config.data, "source", None))),
         "steps": summary.step,
         "scores": summary.best,

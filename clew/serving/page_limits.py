@@ -15,7 +15,7 @@ import numpy as np
 
 from clew.core.errors import UserError, counted
 from clew.data.files.file_bytes import FileBytes
-from clew.inspection.heads import attending_layers
+from clew.inspection.heads import layers_with_heads
 from clew.instruments.looking import find_instrument
 from clew.runs.loaded import Run
 from clew.text.tokenizer import Tokenizer
@@ -33,9 +33,9 @@ DRAWN = 25
 """Bytes of a picture per value, or per four characters, drawn as separate elements; an array is drawn as one image."""
 
 
-def check_texts(name: str, options: Any) -> None:
+def check_text_lengths(name: str, options: Any) -> None:
     """Refuse a text that is longer than the page's limit."""
-    check_length(options, longest_of(name))
+    check_written_length(options, longest_of(name))
 
 
 def longest_of(name: str) -> int:
@@ -57,7 +57,7 @@ def check_places(run: Run, file: FileBytes, longest: int) -> int:
     return count
 
 
-def check_length(options: Any, longest: int) -> None:
+def check_written_length(options: Any, longest: int) -> None:
     for text in texts_in(options):
         if len(text) > longest:
             raise UserError(
@@ -91,7 +91,7 @@ def memory(name: str, run: Run, texts: Sequence[str], places: int = 0) -> float:
     ]
     lengths = [places, *lengths] if places else lengths
     read, longest = (lengths[0], max(lengths)) if lengths else (0, 0)
-    heads = [layer.num_heads for layer in attending_layers(run.task)]
+    heads = [layer.num_heads for layer in layers_with_heads(run.task)]
     num_heads = sum(heads) if name in SHOWING_HEADS else max(heads, default=0)
     vocabulary = max((each.vocabulary for each in tokenizers), default=0)
     return 4.0 * read * longest * num_heads * COPIES + 8.0 * longest * vocabulary

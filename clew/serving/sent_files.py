@@ -26,7 +26,7 @@ class SentFile(Section):
     )
 
 
-def file_of(given: Any, what: str) -> FileBytes:
+def read_sent_file(given: Any, what: str) -> FileBytes:
     """The file sent as `what`, such as `picture 2`. A path is refused, since a client must not choose which files are
     read here."""
     if not isinstance(given, Mapping):

@@ -23,7 +23,7 @@ from clew.recipes.calling import run_with
 from clew.recipes.listed import Listed
 from clew.runs.directory import CONFIG, METRICS, VOCABULARY, WEIGHTS
 from clew.runs.loaded import Run, load_run
-from clew.runs.settings.keywords import path_of, python_errors
+from clew.runs.settings.keywords import keyword_path, python_errors
 
 KEPT = (CONFIG, WEIGHTS, METRICS)
 """The files of a run that are pickled, in addition to its vocabulary."""
@@ -49,7 +49,7 @@ class Estimator(BaseEstimator):
 
     def check_setting(self, name: str) -> None:
         with python_errors():
-            if path_of(name)[0] == "data" and name in (
+            if keyword_path(name)[0] == "data" and name in (
                 "data",
                 "data__train",
                 "data__valid",

@@ -20,7 +20,7 @@ from clew.recipes.grid import different, expand, split_values
 from clew.recipes.resolving import config_of
 from clew.runs.config import Config
 from clew.runs.settings.fields import fields_of
-from clew.runs.settings.keywords import leaves, path_of, plain_value
+from clew.runs.settings.keywords import keyword_path, leaf_settings, plain_value
 from clew.runs.settings.values import parse_value
 from clew.training.run import check_training
 
@@ -237,7 +237,7 @@ def space_assignments(space: Mapping[str, Any]) -> list[str]:
     fields = [
         (".".join(path), leaf)
         for name, value in space.items()
-        for path, leaf in leaves(path_of(name.replace(".", "__")), value)
+        for path, leaf in leaf_settings(keyword_path(name.replace(".", "__")), value)
     ]
     return [f"{field}={axis_text(field, value)}" for field, value in fields]
 

@@ -33,7 +33,7 @@ from clew.sources.readers import PICTURES, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.offers import ModelInput
-from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, tokens_of
+from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, displayed_tokens
 from clew.tasks.shared.from_inputs import BATCH_PLACES, InputSides, WritesFromInput
 from clew.tasks.shared.input_lengths import places_read
 from clew.tasks.shared.picture_looks import SentenceLooks, picture_in, why_not_drawn
@@ -151,7 +151,7 @@ class Captioner(WritesFromInput):
 
     def pointed_in(self, scene: Scene, text: str, ids: list[int], weights: Tensor) -> Pointed:
         """Count this for one text; `weights` (tokens, positions)."""
-        tokens = tokens_of(self.target, text, ids)
+        tokens = displayed_tokens(self.target, text, ids)
         places = Tokens([], [""] * weights.shape[1], list(range(weights.shape[1])))
         by_word = (
             Alignment(places, tokens, weights[: len(ids)]).by_word().numpy() if ids else np.zeros((0, weights.shape[1]))

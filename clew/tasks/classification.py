@@ -357,7 +357,7 @@ def as_line(each: Answered[Any, Classified]) -> str:
     return f"{answer.label}\t{sure}\t{text}"
 
 
-def confidence_of(answer: Classified) -> float | None:
+def class_confidence(answer: Classified) -> float | None:
     return fmean(answer.probabilities[label] for label in answer.labels) if answer.labels else None
 
 
@@ -371,7 +371,7 @@ CLASSIFY: Use[PairRow, Classified] = Use(
     row_for=row_for,
     watch=Watch(
         tokens=lambda task, row: tokens_read(task.reader.tokenizer, texts_of(row), by_words=True),
-        confidence=confidence_of,
+        confidence=class_confidence,
         labels=lambda task, answer: answer.labels,
         row_of=lambda example: PairRow(text=example.text, second=example.second),
         own_labels=lambda task, example: [label for label in example.labels if label in task.labels.names],

@@ -27,7 +27,7 @@ from clew.tasks.captioning import Captioner
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import ModelInput
-from clew.tasks.shared.alignment import Alignment, Tokens, by_row, layer_number, tokens_of, with_marks
+from clew.tasks.shared.alignment import Alignment, Tokens, by_row, displayed_tokens, layer_number, with_marks
 from clew.tasks.shared.input_lengths import TakesPlaces
 from clew.tasks.shared.paragraph_decoder import GREEDY, ParagraphBatch, ParagraphDecoder, ParagraphsConfig
 from clew.tasks.shared.paragraph_measures import paragraph_measures
@@ -186,7 +186,7 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         words, topics = self.weights_over_places(to_device(self.collate([encoded]), self.output.weight.device))
         looks = []
         for number, (text, ids) in enumerate(zip(sentences, encoded.sentences, strict=True)):
-            tokens = with_marks(tokens_of(self.target, text, ids), [], [self.target.token(self.end)])
+            tokens = with_marks(displayed_tokens(self.target, text, ids), [], [self.target.token(self.end)])
             places = Tokens([], [""] * words.shape[-1], [*range(words.shape[-1])])
             by_word = Alignment(places, tokens, words[number, : len(tokens.texts)]).by_word()
             looks.append(SentenceLooks(text, tokens.words, by_word, topics[number]))

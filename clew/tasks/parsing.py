@@ -21,11 +21,11 @@ from clew.data.examples import Parsed
 from clew.data.kinds.trees import TREES
 from clew.data.plans import batches_by_length
 from clew.data.syntax.linearisation import WORD, delinearise, linearise, tree_tokens
-from clew.data.syntax.trees import format_tree, parse_tree, words_of
+from clew.data.syntax.trees import format_tree, parse_tree, tree_words
 from clew.decoding.stepper import Stepper
 from clew.decoding.trees import TreeConstraint
 from clew.drawing.tree_drawing import tree_text, trees_svg
-from clew.metrics.brackets import score_brackets, score_sentence, share
+from clew.metrics.brackets import percentage, score_brackets, score_sentence
 from clew.metrics.measures import Measured
 from clew.metrics.statistics import Statistics, share_of
 from clew.sources.words import one_word_each
@@ -181,7 +181,7 @@ class ConstituencyParser(SequenceToSequence):
         golds = [example.tree for example in examples]
         trees = [tree_of(text, gold) for text, gold in zip(predictions, golds, strict=True)]
         brackets = score_brackets(golds, trees).all
-        well_formed = 100 * share(sum(tree is not None for tree in trees), len(trees))
+        well_formed = 100 * percentage(sum(tree is not None for tree in trees), len(trees))
         values = {"f1": 100 * brackets.f1, "precision": 100 * brackets.precision, "recall": 100 * brackets.recall}
         values |= {"complete": 100 * brackets.complete_match, "well_formed": well_formed}
         text = f"{brackets.describe().partition(', crossing')[0]}, well-formed {well_formed:.1f} %"
@@ -208,7 +208,7 @@ class ConstituencyParser(SequenceToSequence):
     def encode_given(self, model_input: ModelInput) -> Sides:
         """Encode a sentence whose words are separated by spaces. Its target is a tree in brackets, or the symbols of a
         tree or of the beginning of one."""
-        words = words_of(model_input.text)
+        words = tree_words(model_input.text)
         (sides,) = self.encode_words([words])
         symbols = self.target_symbols(model_input.target or "", words)
         target = self.target.encode(symbols)
@@ -228,7 +228,7 @@ class ConstituencyParser(SequenceToSequence):
         return symbols_of(tree, self.config) if list(tree.words) == list(words) else target
 
     def named_sides(self, model_input: ModelInput, sides: Sides) -> tuple[Tokens, Tokens]:
-        words = words_of(model_input.text)
+        words = tree_words(model_input.text)
         return super().named_sides(
             ModelInput(one_word_each(words), self.target_symbols(model_input.target or "", words)), sides
         )
@@ -236,7 +236,7 @@ class ConstituencyParser(SequenceToSequence):
     def steps(self, model_input: ModelInput, config: DecodingConfig | None = None) -> Begun:
         """Start a generation, up to the longest tree over the words."""
         begun = super().steps(model_input, config)
-        return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(model_input.text))))))
+        return replace(begun, most=int(self.longest_trees(torch.tensor(len(tree_words(model_input.text))))))
 
     def programs(self) -> NoReturn:
         raise UserError(
@@ -287,7 +287,7 @@ def right_tags(gold: Tree, symbols: str) -> int:
 def tagging_accuracy(golds: Sequence[Tree], predictions: Sequence[str]) -> float:
     """Return the share of words, including punctuation, whose tag is right."""
     right = sum(right_tags(gold, symbols) for gold, symbols in zip(golds, predictions, strict=True))
-    return share(right, sum(len(gold.tags) for gold in golds))
+    return percentage(right, sum(len(gold.tags) for gold in golds))
 
 
 def train_parsing_vocabularies(
@@ -310,7 +310,7 @@ class WordsRow(Section):
 
     @property
     def words(self) -> list[str]:
-        return words_of(self.text) if isinstance(self.text, str) else self.text
+        return tree_words(self.text) if isinstance(self.text, str) else self.text
 
 
 def parse_rows(

@@ -18,7 +18,7 @@ from clew.core.reprs import brief
 from clew.data.examples import Pair
 from clew.data.plans import batches_by_length
 from clew.decoding.ensemble import Ensemble
-from clew.tasks.shared.alignment import Alignment, attention_weights, tokens_of, with_marks
+from clew.tasks.shared.alignment import Alignment, attention_weights, displayed_tokens, with_marks
 from clew.tasks.use import Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import check_is_text
@@ -156,7 +156,7 @@ def score_pairs(
         ScoredPair(
             pair.source,
             pair.target,
-            [*tokens_of(target, pair.target, sides.target).texts, target.token(tasks[0].end)],
+            [*displayed_tokens(target, pair.target, sides.target).texts, target.token(tasks[0].end)],
             scores[row][: len(sides.target) + 1],
         )
         for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True))
@@ -188,8 +188,8 @@ def align(
     alignments = []
     for row, (pair, sides) in enumerate(zip(pairs, encoded, strict=True)):
         before, after = task.around(pair.into)
-        source = tokens_of(task.source, pair.source, sides.source[len(before) : -len(after)])
-        target = tokens_of(task.target, pair.target, sides.target)
+        source = displayed_tokens(task.source, pair.source, sides.source[len(before) : -len(after)])
+        target = displayed_tokens(task.target, pair.target, sides.target)
         source = with_marks(source, *([task.source.token(id) for id in marks] for marks in (before, after)))
         target = with_marks(target, [], [task.target.token(task.end)])
         alignments.append(Alignment(source, target, weights[row][: len(target.texts), : len(source.texts)]))
@@ -304,7 +304,7 @@ def as_lines(blocks: Blocks, options: TranslateOptions, alone: bool) -> Iterator
                 yield "\n"
 
 
-def confidence_of(answer: Sequence[Any]) -> float | None:
+def translation_confidence(answer: Sequence[Any]) -> float | None:
     """Return the geometric mean of the token probabilities of the best text."""
     best = answer[0] if answer else None
     return math.exp(min(best.log_prob / len(best.tokens), 0.0)) if best is not None and best.tokens else None
@@ -322,7 +322,7 @@ TRANSLATE: Use[TextRow, list[Translation]] = Use(
     tables=False,
     watch=Watch(
         tokens=lambda task, row: tokens_read(task.source, [row.text]),
-        confidence=confidence_of,
+        confidence=translation_confidence,
         row_of=lambda example: TextRow(text=example.source),
     ),
     help="""Each TEXT, or else each line of standard input or of --file, is one source. Its translation is one line of

@@ -30,7 +30,7 @@ from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import Measured
 from clew.metrics.statistics import Statistics, share_of
 from clew.sources.words import EncodedWords, WordReader, one_word_each
-from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of
+from clew.tasks.classification import CLASSIFY, Classified, class_confidence, classified_objects
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import Judged, ModelInput
@@ -435,7 +435,7 @@ CLASSIFY_TREES: Use[TreeRow, ClassifiedTree] = Use(
     try_it=try_tree,
     watch=Watch(
         tokens=lambda task, row: tokens_read(task.reader.tokenizer, row.tree("tree").words),
-        confidence=confidence_of,
+        confidence=class_confidence,
         labels=lambda task, answer: answer.labels,
     ),
 )

@@ -137,7 +137,7 @@ def keep_weights(trainer: Trainer) -> None:
             write_weights(trainer.folder / WEIGHTS, weights)
 
 
-def restore(trainer: Trainer) -> None:
+def restore_checkpoint(trainer: Trainer) -> None:
     """Restore the newest intact checkpoint; without one, training starts at step 0."""
     folder, state, report = trainer.folder, trainer.state, trainer.watchers.report
     checkpoint, complaints = find_checkpoint(folder)

@@ -30,7 +30,7 @@ from clew.core.processes import (
     is_first,
     process_group,
     rank,
-    share_of,
+    rows_of_process,
     sum_over_processes,
     world_size,
 )
@@ -44,12 +44,12 @@ from clew.runs.folder.replacing import check_replaceable
 from clew.runs.settings.explaining import read_section
 from clew.tasks.learning import Autocast
 from clew.training.callbacks import Callback, Ended
-from clew.training.driving import drive, keep_weights, open_loggers, restore
+from clew.training.driving import drive, keep_weights, open_loggers, restore_checkpoint
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
 from clew.training.problem import OnProgress, Problem, no_progress
 from clew.training.report import Report, Silence
-from clew.training.run import check_training, own_device, watching
+from clew.training.run import check_training, own_device, watch_training
 from clew.training.run_folder import RunFolder, locked_run, make_folder, writing
 from clew.training.schedules import SCHEDULES
 from clew.training.trainer import Trainer, build_trainer, digest
@@ -185,7 +185,7 @@ def fit(
     """
     report = report if report is not None and is_first() else Silence()
     folder = Path(folder)
-    with process_group(device), watching(folder, report, callbacks) as watchers:
+    with process_group(device), watch_training(folder, report, callbacks) as watchers:
         batches, about, known = batches_of(loader, seed)
         training = read_settings(loader, steps, optimiser, dict(settings))
         check_module(module, optimiser)
@@ -216,7 +216,7 @@ def fit_with(trainer: Trainer, resume: bool) -> Fit:
         with writing("the run", trainer.folder):
             write_environment(trainer.folder, trainer.device)
     if resume:
-        restore(trainer)
+        restore_checkpoint(trainer)
     with open_loggers(trainer, resume):
         drive(trainer)
         fit = finish(trainer)
@@ -506,7 +506,7 @@ def loader_loss(module: Any, loader: DataLoader[Any], autocast: Autocast) -> dic
     task, device = AsTask(module), next(module.parameters()).device
     sums: dict[str, Tensor] = {}
     for content in loader:
-        batch, is_real = share_of(check_batch(content))
+        batch, is_real = rows_of_process(check_batch(content))
         with autocast():
             terms, _ = task(to_device(batch, device))
         for name, term in terms.items():

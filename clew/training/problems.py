@@ -16,8 +16,8 @@ from clew.data.notes import Notes
 from clew.metrics.score import Score
 from clew.runs.build import build_task
 from clew.runs.config import Config
-from clew.runs.embedding import CONTEXT, BorrowedBody, begin, check_embedding
-from clew.runs.folder.vocabularies import kinds_of, load_vocabularies
+from clew.runs.embedding import CONTEXT, BorrowedBody, check_embedding, initialise_embedding
+from clew.runs.folder.vocabularies import load_vocabularies, vocabulary_types
 from clew.runs.kept_vocabularies import kept_vocabularies
 from clew.runs.tokenizers import RunTokenizers
 from clew.runs.transfer import ENCODER, has_encoder, in_their_order, start_from
@@ -61,7 +61,7 @@ def prepare_problem(
 
     encoded = {name: encode(name) for name in parts}
     is_new = starts_anew(run)
-    start_notes = begin(task.body, config, vocabularies) if is_new else []
+    start_notes = initialise_embedding(task.body, config, vocabularies) if is_new else []
     start_notes += start_from(task, config, run, is_new=is_new)
     if is_new:
         learning.prepare(task, encoded["train"])
@@ -122,7 +122,7 @@ def agreed_vocabularies(config: Config, learning: Learning[Any, Any], run: Path 
         return json.dumps({role: vocabulary.to_json() for role, vocabulary in vocabularies.items()})
 
     texts = json.loads(from_first(as_json))
-    return {role: kinds_of(config)[role].from_json(text) for role, text in texts.items()}
+    return {role: vocabulary_types(config)[role].from_json(text) for role, text in texts.items()}
 
 
 def new_vocabularies(config: Config, learning: Learning[Any, Any], train: Any) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ from clew.runs.loaded import Run
 from clew.training.averaging import AVERAGES
 from clew.training.callbacks import Callback, Callbacks, Ended
 from clew.training.checkpoints import checkpoint_folders
-from clew.training.driving import drive, open_loggers, restore
+from clew.training.driving import drive, open_loggers, restore_checkpoint
 from clew.training.freezing import check_unfreezing, freeze
 from clew.training.loggers import check_loggers
 from clew.training.optimisers import OPTIMISERS
@@ -65,7 +65,7 @@ def train_run(
     """
     report = report if report is not None and rank() == 0 else Silence()
     check_training(config.training)
-    with watching(folder.path, report, callbacks) as watchers:
+    with watch_training(folder.path, report, callbacks) as watchers:
         device, reason = own_device(config.device)
         config, problem = prepare(config, folder, watchers)
         describe(config, problem, folder.path, device, reason, report)
@@ -75,7 +75,7 @@ def train_run(
                 folder.prepare(config, problem.vocabularies, device)
             trainer = trainer_of(config, folder.path, problem, device, autocast, watchers)
             if folder.resume:
-                restore(trainer)
+                restore_checkpoint(trainer)
             report.stage("compiling" if config.training.compile else "the first step")
             with open_loggers(trainer, folder.resume):
                 drive(trainer)
@@ -88,7 +88,7 @@ def train_run(
 
 
 @contextmanager
-def watching(folder: Path, report: Report, callbacks: Sequence[Callback]) -> Iterator[Watchers]:
+def watch_training(folder: Path, report: Report, callbacks: Sequence[Callback]) -> Iterator[Watchers]:
     """Within this context the first signal requests a stop, and the second raises `Interrupted` with a message that
     names the last checkpoint."""
     with stop_requests() as request:

@@ -69,7 +69,10 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
     assert_refused(
         clew("classify", gpt, "--calibrate", stdin="x"),
-        "--calibrate is for --choices, and none are given",
+        "--calibrate is for --choices, and none are given; give some, e.g. --choices good,bad",
+    )
+    assert_refused(
+        clew("evaluate", gpt, "--calibrate"), "--calibrate needs --choices; add --choices A,B,... or leave it out"
     )
     assert_refused(
         clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts"

@@ -289,6 +289,11 @@ def test_mistakes_in_a_table_are_one_line(clew: Clew) -> None:
             ["task.class_weights=balancd"],
             "task.class_weights: unknown weighting of classes 'balancd'; did you mean 'balanced'?",
         ),
+        (
+            rows,
+            ["task.class_weights={billing: 0}"],
+            "task.class_weights: a class weight must be a number above 0, but 'billing' has 0",
+        ),
         ("", [], "t.csv: there is a header and no record below it; give a file with records in it"),
     ]:
         Path("t.csv").write_text("text,label\n" + text, encoding="utf-8")

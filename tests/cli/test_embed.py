@@ -90,7 +90,10 @@ def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, li
         "vectors of 3 numbers cannot be compared with vectors of 16",
     )
     assert_refused(clew("embed", lstm, "--search", "a", stdin=""), "there is no text to search")
-    assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is only for --search")
+    assert_refused(
+        clew("embed", lstm, "a", "--index", "x.npy"),
+        "--index is only for --search; add --search QUERY, or leave --index out",
+    )
     assert_refused(
         clew("embed", lstm, "a", "--search", "b", "--index", "x.npy"),
         "--index replaces the texts to search; leave the texts out, and give their file with --file if you have it",

@@ -74,6 +74,10 @@ def assert_refused(found: Outcome, sentence: str) -> None:
             ["train", "text-lstm", "data.train=[a.txt,b.txt]"],
             "data.train is a list, but a text is one file or folder; put its files into a folder",
         ),
+        (
+            ["train", "classify-trees", "data.corpus=tinyshakespeare"],
+            "the corpus tinyshakespeare holds running text; this task reads trees with labels, such as gum-trees",
+        ),
         (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),
         (["train", "text-lstm", "device=gpu"], "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
         (["recipes", "text-lsmt"], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),

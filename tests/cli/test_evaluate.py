@@ -4,6 +4,7 @@ import pytest
 
 from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
+from tests.cli.test_errors import assert_refused
 
 WORDS = "the\tDET\n{noun}\tNOUN\n{verb}\tVERB\n\n"
 SMALL = [
@@ -14,6 +15,15 @@ SMALL = [
     "training.steps=1",
     "device=cpu",
 ]
+
+
+def test_a_run_that_learns_nothing_has_no_score(clew: Clew) -> None:
+    run = Path(__file__).parents[1] / "runs" / "frozen" / "format-1" / "representation" / "run"
+    assert_refused(
+        clew("evaluate", run),
+        "the task representation has nothing to learn, so it has no score; fine-tune its run for another task, e.g."
+        " `clew train finetune-classify transfer.from=RUN data.train=FILE`",
+    )
 
 
 def test_a_score_stands_beside_its_baseline_while_the_training_data_are_there(clew: Clew) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.data.syntax.trees import parse_trees, read_trees, words_of
+from clew.data.syntax.trees import parse_trees, read_trees, tree_words
 from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
@@ -44,8 +44,8 @@ def test_a_tree_comes_out_for_every_line_in_order(clew: Clew, run: Path) -> None
     first, empty, last = found.out.splitlines()
     assert empty == ""
     assert [parse_trees(tree)[0].words for tree in (first, last)] == [
-        words_of("the dog sees ."),
-        words_of("it ( never ) rains"),
+        tree_words("the dog sees ."),
+        tree_words("it ( never ) rains"),
     ]
     assert re.search(r"-LRB-\).* never\).* -RRB-\)", last)
 
@@ -220,7 +220,7 @@ def test_the_code_of_the_guide_runs(
     assert block is not None
     names: dict = {}
     exec(block[1], names)
-    assert names["parse"].tree.words == words_of("The gene is expressed in the brain .")
+    assert names["parse"].tree.words == tree_words("The gene is expressed in the brain .")
     assert names["best"].tree.words == names["second"].tree.words == ["New York", "is", "big"]
     assert names["best"].log_prob >= names["second"].log_prob
     assert re.search(r"^ *The +gene +is +expressed +in +the +brain +\.$", capsys.readouterr().out, re.MULTILINE)

@@ -79,7 +79,7 @@ def test_an_interrupted_run_goes_on_to_the_bit(
     message = err.splitlines()[-1]
     assert (
         message.startswith("clew: stopped at step ")
-        and f" of {STEPS}; saved in in a maze; go on with `clew train text-lstm" in message
+        and f" of {STEPS}; saved in in a maze; resume with `clew train text-lstm" in message
     )
     resume = shlex.split(message.split("`")[1])
     assert resume == ["clew", *arguments, "--resume"]

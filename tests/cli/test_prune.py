@@ -82,4 +82,5 @@ def test_a_mistake_is_one_line(clew: Clew, gpt: Path, arguments: list[str], sent
 
 def test_a_run_without_heads_is_refused(clew: Clew, lstm: Path):
     found = clew("prune", lstm, "--heads", "0.5", "--out", "out")
-    assert found.status == 2 and "no attention heads to prune" in found.err
+    assert found.status == 2
+    assert found.err == (f"clew: {lstm} has no attention heads to prune; `clew describe {lstm}` shows its layers\n")

@@ -336,7 +336,7 @@ def test_from_python_one_text_gives_one_translation_and_several_give_lists(trans
     assert run.score_translation("red big fox", one.text).log_prob == pytest.approx(one.log_prob, abs=1e-4)
     assert run.align("red big fox", "fox big").weights.shape == (3, 4)
     assert repr(run).endswith(" words)")
-    with pytest.raises(UserError, match="has several tokenizers; use vocabularies"):
+    with pytest.raises(UserError, match=r"has several tokenizers; use vocabularies\[role\] with one of the roles"):
         _ = run.tokenizer
 
 

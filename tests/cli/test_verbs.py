@@ -316,6 +316,10 @@ def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Pa
     )
     assert clew("generate", "run", "the", "--max-new", 5, "--code", code).out.startswith("the")
     assert clew("evaluate", "run", "--code", "run/code.py").status == 0
+    own = ["model.cell=leaky", "--code", "run/code.py", "--out", "run", "--overwrite"]
+    assert clew("train", "text-lstm", *lstm_settings(tmp_path, steps=1), *own).err.endswith(
+        "clew: run/code.py is in run, which would be deleted; copy the file elsewhere, or choose another folder\n"
+    )
     resumed = clew("train", "text-lstm", "--out", "run", "--resume", "training.steps=4", "--code", code)
     assert resumed.status == 0, resumed.err
 

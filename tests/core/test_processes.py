@@ -40,6 +40,16 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
+def test_a_time_to_wait_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("CLEW_TIMEOUT", "soon")
+    with (
+        pytest.raises(UserError, match=r"CLEW_TIMEOUT \('soon'\) must be a number of seconds above 0"),
+        processes.process_group("cpu"),
+    ):
+        pass
+
+
 def test_a_process_that_cannot_be_reached_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as closed:  # bound, but nobody listens
         closed.bind(("127.0.0.1", 0))

@@ -38,7 +38,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     # empty
     "nothing.wav": (b"", "the file is empty; use a sound file"),
     "nothing.mp3": (b"", "the file is empty; use a sound file"),
-    "no-samples.wav": (riff(form(), chunk(b"data", b"")), "the sound has no samples"),
+    "no-samples.wav": (riff(form(), chunk(b"data", b"")), "the sound has no samples; use a file with at least one"),
     "no-samples-then-list.wav": (
         riff(form(), chunk(b"data", b""), chunk(b"LIST", b"INFO")),
         "the sound has no samples",

@@ -7,7 +7,7 @@ import pytest
 
 from clew.data.descriptions import describe
 from clew.data.files.given_files import given_file
-from clew.data.uses import find_use, lone_label
+from clew.data.uses import guess_use, lone_label
 from clew.data.vectors import width_of_vectors
 from tests.data.written import write
 
@@ -25,7 +25,7 @@ def test_scores_with_fractions_are_numbers_and_others_are_classes(
     values: list[str], settings: dict[str, str], tmp_path: Path
 ) -> None:
     rows = "".join(f"a first text {n}\ta second text {n}\t{values[n % len(values)]}\n" for n in range(100))
-    use = find_use(describe(write(tmp_path / "a.tsv", "sentence1\tsentence2\tscore\n" + rows)))
+    use = guess_use(describe(write(tmp_path / "a.tsv", "sentence1\tsentence2\tscore\n" + rows)))
     assert use is not None and use.recipe == "classify"
     assert use.settings == {"data.text": "sentence1", "data.second": "sentence2", "data.label": "score", **settings}
 
@@ -43,13 +43,13 @@ def test_files_of_vectors_are_told_and_texts_are_not(tmp_path: Path) -> None:
 
 def test_scores_that_hardly_come_again_are_numbers_too(tmp_path: Path) -> None:
     rows = "".join(f"a first text {n},a second text {n},{n * 37 % 50 / 10}\n" for n in range(60))
-    use = find_use(describe(write(tmp_path / "sts.csv", "sentence1,sentence2,score\n" + rows)))
+    use = guess_use(describe(write(tmp_path / "sts.csv", "sentence1,sentence2,score\n" + rows)))
     assert use is not None and use.settings["task.labels"] == "number" and use.settings["data.label"] == "score"
 
 
 def test_two_texts_and_a_score_without_a_header_are_judged_together(tmp_path: Path) -> None:
     rows = "".join(f"main\tfile\t{n:04}\t{n * 37 % 50 / 10}\tA man {n} plays.\tA man {n} does.\n" for n in range(60))
-    use = find_use(describe(write(tmp_path / "sts.tsv", rows)))
+    use = guess_use(describe(write(tmp_path / "sts.tsv", rows)))
     assert use is not None and use.recipe == "classify"
     assert use.settings == {"data.text": "5", "data.second": "6", "data.label": "4", "task.labels": "number"}
 
@@ -65,5 +65,5 @@ def test_a_table_is_called_by_what_parts_its_fields(mark: str, name: str, tmp_pa
 
 def test_a_label_of_one_class_is_told(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"some text {n},only\n" for n in range(20)))
-    assert find_use(describe(path)) is None
+    assert guess_use(describe(path)) is None
     assert lone_label(describe(path)) == ("label", "only")

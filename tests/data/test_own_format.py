@@ -7,12 +7,12 @@ import pytest
 
 from clew.data.descriptions import describe
 from clew.data.examples import Labelled, Pair
-from clew.data.format import Format, table_rows
+from clew.data.format import Format, text_table_rows
 from clew.data.formats import FORMATS, detect_format
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs
 from clew.data.records import Column, Record
-from clew.data.uses import find_use
+from clew.data.uses import guess_use
 
 
 def read_pipes(
@@ -25,7 +25,7 @@ def read_pipes(
 
 PIPES = Format(
     about="values between bars",
-    rows=table_rows(read_pipes),
+    rows=text_table_rows(read_pipes),
     extensions=(".bars",),
     fits=lambda lines: bool(lines) and lines[0].count("|") > 0,
     records=read_pipes,
@@ -58,7 +58,7 @@ def test_a_format_of_ones_own_is_told_read_described_and_used(bars: Path) -> Non
     assert str(found).startswith(f"{bars}: values between bars, 40 records") or repr(found).startswith(
         f"{bars}: values between bars, 40"
     )
-    use = find_use(found)
+    use = guess_use(found)
     assert use is not None and (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.batches import cut_rows, part_of
+from clew.core.batches import cut_rows, slice_of_part
 from clew.core.errors import UserError
 from clew.data.plans import (
     ExamplePlan,
@@ -319,7 +319,7 @@ def test_the_examples_of_a_part_come_with_those_that_decide_the_padding(lengths,
     sides, part = np.array(lengths), data.draw(st.integers(0, parts - 1))
     plan = ExamplePlan([np.arange(len(sides))[::-1]])
     rows, size = plan.own_rows(0, part, parts, sides)
-    assert rows[:size].tolist() == plan.rows(0)[part_of(len(sides), part, parts)].tolist() and len(
+    assert rows[:size].tolist() == plan.rows(0)[slice_of_part(len(sides), part, parts)].tolist() and len(
         set(rows.tolist())
     ) == len(rows)
     assert (sides[rows].max(0) == sides.max(0)).all() and (sides[rows].min(0) == sides.min(0)).all()

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from clew.core.errors import UserError
 from clew.data.corpora.samples import sample_path
 from clew.data.files import text_files
-from clew.data.files.text_files import Piece, TextFiles, TextString, measure
+from clew.data.files.text_files import Piece, TextFiles, TextString, measure_text
 from clew.data.splits import Spread, TextPart, split_text
 
 
 def test_tiny_shakespeare_is_split_as_published():
     parts = split_text(sample_path("tinyshakespeare"))
-    assert {name: measure(part).num_characters for name, part in parts.items()} == {
+    assert {name: measure_text(part).num_characters for name, part in parts.items()} == {
         "train": 1_003_854,
         "valid": 111_540,
     }

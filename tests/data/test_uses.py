@@ -6,7 +6,7 @@ from clew.data import uses
 from clew.data.corpora.samples import EMBEDDED
 from clew.data.described import Use
 from clew.data.descriptions import describe
-from clew.data.uses import find_separator, find_use, other_uses
+from clew.data.uses import find_separator, guess_use, other_uses
 from tests.data.written import write
 
 REVIEWS = "".join(
@@ -21,7 +21,7 @@ XPOS = "{}\t{}\t_\t_\t{}\t_\t0\troot\t_\t_\n"
 
 
 def use(tmp_path, name, text):
-    return find_use(describe(write(tmp_path / name, text)))
+    return guess_use(describe(write(tmp_path / name, text)))
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_columns_are_told_by_their_names_and_by_what_is_in_them(tmp_path, name, 
 
 
 def test_the_embedded_samples_are_known_for_what_they_are():
-    assert find_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
+    assert guess_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
     trees = {"data.text": "3", "data.label": "2", "task.phrases": "true"}
-    assert find_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees, ("1",))
-    assert find_use(describe(EMBEDDED / "tagging/dev.tsv")) == Use("tag", {"data.words": "1", "data.tags": "3"})
-    assert find_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
+    assert guess_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees, ("1",))
+    assert guess_use(describe(EMBEDDED / "tagging/dev.tsv")) == Use("tag", {"data.words": "1", "data.tags": "3"})
+    assert guess_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
 
 
 def test_a_conllu_file_is_tagged_by_its_first_tags(tmp_path):
@@ -99,6 +99,6 @@ def test_a_separator_leaves_fewer_labels():
 def test_a_large_text_is_also_offered_as_a_stream(tmp_path, monkeypatch):
     description = describe(write(tmp_path / "a.txt", "in a maze\n" * 20))
     why = "without encoding so large a text before training begins"
-    assert why not in other_uses(description, find_use(description))
+    assert why not in other_uses(description, guess_use(description))
     monkeypatch.setattr(uses, "LARGE", 100)
-    assert other_uses(description, find_use(description))[why] == [Use("text-lstm", {"data.stream": "true"})]
+    assert other_uses(description, guess_use(description))[why] == [Use("text-lstm", {"data.stream": "true"})]

@@ -41,7 +41,10 @@ def test_a_prompt_in_one_chunk_is_as_its_tokens_one_by_one() -> None:
 
 
 def test_without_an_end_token_none_can_be_forced() -> None:
-    with pytest.raises(UserError, match="forced_end needs an end token"):
+    with pytest.raises(
+        UserError,
+        match="forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false",
+    ):
         ForcedEnd(FOREVER, end=None, max_new=2, prompt=1)
 
 

@@ -9,7 +9,7 @@ from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import FILTERS
 from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.sliding import Sliding
-from clew.decoding.stepper import Extent, picked, prefill, prompt_extent, read_at, start_of, trimmed
+from clew.decoding.stepper import Extent, drop_padding, picked, prefill, prompt_extent, read_at, start_of
 from clew.decoding.taped_calls import TapedCalls
 from tests.decoding.steppers import Attending, Recurrent, padded
 from tests.decoding.test_engine import FAMILIES, VOCABULARY, model
@@ -59,7 +59,7 @@ def test_a_prompt_is_cut_to_its_longest_row_and_has_no_mask_where_all_rows_are_a
         mask = torch.arange(5) < torch.tensor(lengths)[:, None]
         extent = prompt_extent(tokens, mask)
         assert extent == (min(lengths), 3)
-        cut, left = trimmed(tokens, mask, extent)
+        cut, left = drop_padding(tokens, mask, extent)
         assert cut.tolist() == [[0, 1, 2], [5, 6, 7]]
         assert (None if left is None else left.tolist()) == wanted
     assert prompt_extent(tokens, None) == (5, 5)

@@ -10,11 +10,11 @@ from clew.drawing.curves import (
     Curves,
     Panel,
     figure,
-    limits,
     mean_curve,
     mean_of,
     smoothed,
     thinned,
+    value_range,
 )
 
 
@@ -61,15 +61,15 @@ def test_smoothing_keeps_a_line_and_makes_noise_less() -> None:
 
 def test_the_first_steep_values_do_not_decide_what_is_seen() -> None:
     values = (50.0, *[2.0 + 0.001 * i for i in range(199)])
-    low, high = limits([Curves("a", (Curve(tuple(range(200)), values),))])
+    low, high = value_range([Curves("a", (Curve(tuple(range(200)), values),))])
     assert low < 2.0 and 2.19 < high < 3.0
 
 
 def test_curves_without_spread_or_points_still_have_limits() -> None:
-    low, high = limits([Curves("a", (Curve((1, 2), (2.0, 2.0)),))])
+    low, high = value_range([Curves("a", (Curve((1, 2), (2.0, 2.0)),))])
     assert low < 2.0 < high
-    assert limits([Curves("a", (Curve((1,), (0.0,)),))]) == (-1.0, 1.0)
-    assert limits([Curves("a", ())]) == (0.0, 1.0)
+    assert value_range([Curves("a", (Curve((1,), (0.0,)),))]) == (-1.0, 1.0)
+    assert value_range([Curves("a", ())]) == (0.0, 1.0)
 
 
 def test_a_figure_draws_every_run_and_every_mean(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clew.drawing.curves import Curve, Curves, Panel, limits, mean_of
+from clew.drawing.curves import Curve, Curves, Panel, mean_of, value_range
 from clew.drawing.curves_page import Scale, page, script_json
 from tests.drawing.test_curves import panels
 
@@ -75,7 +75,7 @@ def test_every_run_is_a_thin_line_and_every_group_a_thick_one() -> None:
 def test_a_line_goes_through_its_values() -> None:
     panel = Panel("t", "u", (Curves("a", (Curve((0, 50, 100), (3.0, 2.0, 1.0)),)),))
     scale = Scale(panel)
-    low, high = limits(panel.groups)
+    low, high = value_range(panel.groups)
     (path,) = [a["d"] for a in read(page([panel], "t")).found("path") if a.get("class") == "mean"]
     drawn = [tuple(map(float, point.split())) for point in path.removeprefix("M").split("L")]
     assert drawn == [

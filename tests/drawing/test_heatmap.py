@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from clew.drawing.heatmap import FEW, NONE, heatmap, limits
+from clew.drawing.heatmap import FEW, NONE, colour_range, heatmap
 from clew.drawing.parts import Heatmap
 from clew.drawing.shapes import Box, Label, Photo, Picture, Raster
 
@@ -92,7 +92,7 @@ def test_a_value_that_is_none_has_no_colour_and_decides_nothing() -> None:
 def test_a_scale_always_has_two_ends(
     values: list[float], low: float, high: float, expected: tuple[float, float]
 ) -> None:
-    assert limits(np.array(values), low, high, False) == expected
+    assert colour_range(np.array(values), low, high, False) == expected
 
 
 def test_nothing_to_show_is_a_picture_all_the_same() -> None:

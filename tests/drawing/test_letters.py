@@ -1,13 +1,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.drawing.letters import markup, shortened, text_width, visible, wrapped
+from clew.drawing.letters import markup, shortened_name, text_width, visible, wrapped
 
 
 def test_long_names_lose_their_middle() -> None:
-    assert shortened("cell=gru", 8) == "cell=gru"
-    assert shortened("cell=gru and a tail", 9) == "cell…tail"
-    assert [len(shortened("x" * 50, most)) for most in (9, 10)] == [9, 10]
+    assert shortened_name("cell=gru", 8) == "cell=gru"
+    assert shortened_name("cell=gru and a tail", 9) == "cell…tail"
+    assert [len(shortened_name("x" * 50, most)) for most in (9, 10)] == [9, 10]
 
 
 def test_everything_in_a_text_can_be_seen() -> None:

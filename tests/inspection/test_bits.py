@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from clew.inspection.bits import divergence, entropy
+from clew.inspection.bits import divergence, entropy_bits
 
 
 def test_entropy_of_an_even_choice_is_its_logarithm_and_nothing_is_lost_by_zeros():
-    assert entropy(
+    assert entropy_bits(
         torch.tensor([[0.25] * 4, [0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]).log()
     ).tolist() == pytest.approx([2.0, 1.0, 0.0])
 

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.inspection.computation_graph import Graph, paths, trace
+from clew.inspection.computation_graph import Graph, scalar_paths, trace
 from clew.kernels import only_equations
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
@@ -38,11 +38,11 @@ def test_values_and_gradients_of_the_worked_example(graph: Graph) -> None:
 
 def test_the_gradient_is_the_sum_over_paths_of_products_of_derivatives(graph: Graph) -> None:
     at = numbered(graph)
-    found = paths(graph, at["b"])
+    found = scalar_paths(graph, at["b"])
     assert [path.nodes for path in found] == [(at["b"], at["+"], at["*"]), (at["b"], at["maximum"], at["*"])]
     assert [path.product for path in found] == [2, 3]
     for name, node in zip(at, graph.nodes, strict=True):
-        assert sum(path.product for path in paths(graph, at[name])) == node.gradient.item()
+        assert sum(path.product for path in scalar_paths(graph, at[name])) == node.gradient.item()
 
 
 def test_gradients_come_in_reverse_topological_order(graph: Graph) -> None:
@@ -55,14 +55,14 @@ def test_gradients_come_in_reverse_topological_order(graph: Graph) -> None:
 def test_paths_that_cancel_are_both_there() -> None:
     """f = (x - x) * y: the gradient at the difference is y, and of x it is y - y."""
     found = trace(lambda x, y: (x - x) * y, torch.tensor(3.0), torch.tensor(7.0), names="xy")
-    assert sorted(path.product for path in paths(found, 0)) == [-7, 7]
+    assert sorted(path.product for path in scalar_paths(found, 0)) == [-7, 7]
     found = trace(lambda x, y: (x - y) * 0 * x, torch.tensor(3.0), torch.tensor(7.0), names="xy")
-    assert sorted(path.product for path in paths(found, 0)) == [0, 0]
+    assert sorted(path.product for path in scalar_paths(found, 0)) == [0, 0]
 
 
 def test_what_is_read_twice_by_one_operation_has_two_edges() -> None:
     found = trace(lambda x: x * x, torch.tensor(3.0), names="x")
-    assert [path.product for path in paths(found, 0)] == [3, 3]
+    assert [path.product for path in scalar_paths(found, 0)] == [3, 3]
     assert found.nodes[0].gradient.item() == 6
 
 
@@ -121,6 +121,14 @@ class Hidden(torch.autograd.Function):
         return 2 * gradient
 
 
+def test_a_graph_of_too_many_nodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.inspection.computation_graph.MOST_NODES", 4)
+    with pytest.raises(
+        UserError, match="the graph has more than 4 nodes; take a smaller input, or a part of the model"
+    ):
+        trace(doubled, torch.tensor(1.0))
+
+
 def test_what_cannot_be_shown_whole_is_refused() -> None:
     with pytest.raises(
         UserError, match="a part of the function between x1 and the output is not made of torch's operations"
@@ -131,9 +139,9 @@ def test_what_cannot_be_shown_whole_is_refused() -> None:
     with pytest.raises(UserError, match="does not depend on the inputs"):
         trace(lambda x: torch.ones(()), torch.ones(2))
     with pytest.raises(UserError, match="paths need every node to be a scalar"):
-        paths(trace(nn.Linear(2, 2), torch.ones(1, 2)), 0)
+        scalar_paths(trace(nn.Linear(2, 2), torch.ones(1, 2)), 0)
     with pytest.raises(UserError, match="there are more than 10 paths"):
-        paths(trace(doubled, torch.tensor(1.0)), 0, most=10)
+        scalar_paths(trace(doubled, torch.tensor(1.0)), 0, most=10)
 
 
 def doubled(x: Tensor) -> Tensor:

@@ -64,6 +64,11 @@ def test_a_word_is_told_of_once_a_sentence_and_when_it_is_frequent_enough():
         contextuality(np.ones((4, 2)), [["a", "b"], ["c", "d"]])
 
 
+def test_one_occurrence_has_no_self_similarity():
+    with pytest.raises(UserError, match="self-similarity needs at least two occurrences, not 1; give more sentences"):
+        self_similarity(np.ones((1, 2)))
+
+
 def test_principal_components_keep_distances_and_the_origin():
     rows = np.random.default_rng(2).normal(size=(6, 2)) + 4
     centred, shares = principal_components(rows)

@@ -104,7 +104,7 @@ def test_a_translators_tree_ends_in_its_translation(name):
 def test_only_what_writes_can_be_searched():
     for instrument in ("beam", "sampling"):
         with pytest.raises(
-            UserError, match="runs/classifier does not generate text token by token; instruments that read it: tokens"
+            UserError, match="runs/classifier does not generate text token by token; instruments that can: tokens"
         ):
             look(small_run("classifier"), instrument, {"text": "a"})
     with pytest.raises(UserError, match="there is no text to read"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.inspection.heads import attending_layers, head_names, heads_off, why_headless
+from clew.inspection.heads import head_names, heads_off, layers_with_heads, why_headless
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
 
@@ -26,7 +26,7 @@ def test_a_head_that_is_off_is_one_whose_columns_of_the_output_are_zero(family):
     with heads_off(body, ["2.1"]):
         off = body(tokens)[0]
     on = body(tokens)[0]
-    layer = attending_layers(body)[1].layer
+    layer = layers_with_heads(body)[1].layer
     with torch.no_grad():
         layer.output.weight[:, :4] = 0
     torch.testing.assert_close(off, body(tokens)[0])

@@ -6,8 +6,15 @@ from torch import nn
 
 from clew.core.errors import UserError
 from clew.core.types import Term
-from clew.inspection.heads import attending_layers, heads_off
-from clew.inspection.importance import curve_view, head_importance, leave_one_out, normalised, quality_curve, ranked
+from clew.inspection.heads import heads_off, layers_with_heads
+from clew.inspection.importance import (
+    curve_view,
+    head_importance,
+    leave_one_out,
+    normalise_layers,
+    quality_curve,
+    rank_heads,
+)
 from clew.inspection.recording import intervene
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
@@ -48,7 +55,7 @@ def batches():
 def test_importance_is_the_mean_size_of_each_rows_derivative(task, batches):
     found = head_importance(task, batches)
     step = 1e-5
-    for layer in attending_layers(task):
+    for layer in layers_with_heads(task):
         for head, name in enumerate(layer.heads):
 
             def scaled(factor, head=head):
@@ -83,7 +90,7 @@ def test_no_data_tell_no_importance(task):
 
 
 def test_a_layers_importances_have_length_one():
-    assert normalised({"1.1": 3.0, "1.2": 4.0, "cross.1.1": 2.0, "2.1": 0.0}) == {
+    assert normalise_layers({"1.1": 3.0, "1.2": 4.0, "cross.1.1": 2.0, "2.1": 0.0}) == {
         "1.1": 0.6,
         "1.2": 0.8,
         "cross.1.1": 1.0,
@@ -103,7 +110,7 @@ def test_leaving_out_a_head_costs_what_the_loss_gains(task, batches):
 
 
 def test_the_curve_drops_heads_from_the_least_important(task, batches):
-    order = ranked({"1.1": 3, "1.2": 1, "2.1": 2, "2.2": 4})
+    order = rank_heads({"1.1": 3, "1.2": 1, "2.1": 2, "2.2": 4})
     assert order == ["1.2", "2.1", "1.1", "2.2"]
 
     def measure():

@@ -69,7 +69,7 @@ def test_every_kind_of_recurrent_run_has_cells(name: str) -> None:
             "gpt",
             {},
             (
-                "runs/gpt has no recurrent layer whose cells can be watched; instruments that read it: tokens,"
+                "runs/gpt has no recurrent layer with cells that can be watched; instruments that can: tokens,"
                 " surprisal, next"
             ),
         ),

@@ -7,7 +7,7 @@ import torch
 import clew
 from clew.core.errors import UserError
 from clew.drawing.views import Points
-from clew.instruments.gates import half_lives, kept, named_cells, saturation
+from clew.instruments.gates import half_lives, named_cells, retention, saturation
 from clew.instruments.looking import look
 from clew.layers.cells import GRU
 from tests.instruments.small_runs import small_run
@@ -32,7 +32,7 @@ def test_a_cell_that_keeps_half_at_every_step_has_a_half_life_of_one() -> None:
 def test_what_is_kept_is_the_mean_product_of_the_gates() -> None:
     """Two steps of the first cell: the products of neighbours."""
     f = GATE[:, 0]
-    found = kept(GATE, 10)
+    found = retention(GATE, 10)
     assert len(found) == 5  # four gates, and none
     assert found[0].tolist() == [1, 1, 1]
     assert found[1, 0] == pytest.approx(f.mean())
@@ -50,7 +50,7 @@ def test_a_products_curve_is_the_derivative_of_a_cell_by_its_past() -> None:
     for t in range(5):
         c = f[t] * c + written[t]
     (gradient,) = torch.autograd.grad(c.sum(), start)
-    np.testing.assert_allclose(kept(f.numpy(), 5)[5], gradient.numpy())
+    np.testing.assert_allclose(retention(f.numpy(), 5)[5], gradient.numpy())
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_of_a_long_text_a_language_model_reads_the_beginning() -> None:
 
 
 def test_a_text_that_is_too_short_is_refused() -> None:
-    with pytest.raises(UserError, match="gradients need at least 3 places to be followed over, and this text has 2"):
+    with pytest.raises(UserError, match="gradients need at least 3 places, and this text has 2"):
         look(small_run("lstm"), "gradients", {"text": "the"})
 
 
@@ -67,7 +67,7 @@ def test_a_language_model_is_given_its_own_text_where_none_is_said(tmp_path: Pat
     data = run.config.data.model_copy(update={"train": str(tmp_path / "train.txt"), "valid_fraction": 0.2})
     own = Run(run.folder, run.config.model_copy(update={"data": data}), run.vocabularies, run.task)
     assert text_of(own, GradientOptions(steps=5, places=2)) == (TEXT * 40)[int(len(TEXT * 40) * 0.8) :][:13]
-    with pytest.raises(UserError, match="nowhere.txt.*; that is the run's own text; give another"):
+    with pytest.raises(UserError, match="nowhere.txt.*; this is the run's own text; pass another"):
         look(run, "gradients", {})
-    with pytest.raises(UserError, match="nowhere.txt.*; that is the run's own text; give another"):
+    with pytest.raises(UserError, match="nowhere.txt.*; this is the run's own text; pass another"):
         look(run, "track", {})

@@ -302,7 +302,7 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(
         in capsys.readouterr().err
     )
     assert main(["look", "cost", "node_labelling/run", "repeats=0"]) == 2
-    assert "has no body of clew's layers, whose cost is known" in capsys.readouterr().err
+    assert "has no body of clew layers, the only ones whose cost is known" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

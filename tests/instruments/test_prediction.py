@@ -1,7 +1,10 @@
 """What a run makes of a text is what its own verb says."""
 
+from pathlib import Path
+
 import pytest
 
+import clew
 from clew.core.errors import UserError
 from clew.inspection.heads import heads_off
 from clew.instruments.looking import look
@@ -32,10 +35,17 @@ def test_words_have_the_taggers_tags() -> None:
     ]
 
 
+def test_one_text_for_a_run_on_pairs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[1] / "runs" / "frozen" / "format-1")
+    run = clew.load("classification_pairs/run", device="cpu")
+    with pytest.raises(UserError, match="run judges two texts together; give the other one as second="):
+        look(run, "prediction", {"text": "the walls"})
+
+
 @pytest.mark.parametrize(
     "name, options, sentence",
     [
-        ("lstm", {"text": "the"}, "runs/lstm predicts no labels; instruments that read it: tokens, surprisal, next"),
+        ("lstm", {"text": "the"}, "runs/lstm predicts no labels; instruments that can: tokens, surprisal, next"),
         ("classifier", {"text": "  "}, "there is no text to read"),
         ("classifier", {"text": "the", "second": "walls"}, "one text"),
     ],

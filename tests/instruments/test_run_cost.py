@@ -43,7 +43,7 @@ def test_lengths_are_those_that_the_model_has_positions_for():
     facts = look(small_run("gpt"), "cost", {"lengths": [8, 4096], "repeats": 0}).facts
     assert facts["layers"][0]["sizes"] == [8]
     for lengths, sentence in (
-        ([4096], "tell apart 32 positions"),
+        ([4096], "the model has 32 positions"),
         ([], "must be one or more whole numbers"),
         ([0], "from 1 to"),
     ):

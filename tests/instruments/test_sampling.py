@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clew.instruments.looking import look
-from clew.instruments.sampling import Drawn, drawn, listed, sampled_steps
+from clew.instruments.sampling import SampledStep, listed, sampled_step, sampled_steps
 from tests.decoding.steppers import Transition
 from tests.instruments.small_runs import small_run
 
@@ -30,7 +30,7 @@ def test_what_the_cut_offs_leave(options, left, mass):
 
 
 def test_a_step_worked_by_hand():
-    found = drawn(1, torch.tensor([0.5, 0.25, 0.25]).log(), torch.tensor([2 / 3, 1 / 3, 0.0]).log(), 2)
+    found = sampled_step(1, torch.tensor([0.5, 0.25, 0.25]).log(), torch.tensor([2 / 3, 1 / 3, 0.0]).log(), 2)
     assert found.entropy == pytest.approx(1.5) and found.rank == 2 and found.left == 2
     assert (found.before, found.after, found.mass) == pytest.approx((0.25, 1 / 3, 0.75))
 
@@ -53,5 +53,5 @@ def test_a_translator_draws_as_it_translates():
 
 
 def test_the_likeliest_are_listed_apart_with_spaces_seen_and_what_was_cut_in_brackets():
-    step = Drawn(0, 1, 0.7, 1.0, 1, 0.7, 1.0, ((0, 0.7, 1.0), (1, 0.3, 0.0)))
+    step = SampledStep(0, 1, 0.7, 1.0, 1, 0.7, 1.0, ((0, 0.7, 1.0), (1, 0.3, 0.0)))
     assert listed(step, {0: " a", 1: " "}.__getitem__) == "·a 0.70; (· 0.30)"

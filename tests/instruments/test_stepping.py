@@ -92,7 +92,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
     "name, text, chosen, sentence",
     [
         ("lstm", "the", [10**6], "there is no token 1000000; ids are between 0 and"),
-        ("gpt", "the", [1] * 40, "43 tokens, but the model can tell apart 32 positions"),
+        ("gpt", "the", [1] * 40, "43 tokens, but the model has 32 positions"),
         ("attentive", " ", [], "there is no text to read"),
         ("bert", "the", [], "does not generate text token by token"),
     ],

@@ -85,7 +85,7 @@ def test_a_single_token_tells_nothing():
 
 def test_a_classifier_gives_no_token_a_probability():
     with pytest.raises(
-        UserError, match="'surprisal' has nothing to see here: runs/classifier gives no probability to a token"
+        UserError, match="'surprisal' cannot look at this: runs/classifier gives no probability to a token"
     ):
         look(small_run("classifier"), "surprisal", {"text": "a"})
 

@@ -79,11 +79,11 @@ def test_the_view_has_the_best_cells_and_colours_unseen_text(latch: Run) -> None
 
 
 def test_what_cannot_be_searched_is_refused(latch: Run) -> None:
-    with pytest.raises(UserError, match="the text has 4 characters, and the search needs at least 200"):
+    with pytest.raises(UserError, match="the text has 4 characters, but the search needs at least 200"):
         look(latch, "track", {"text": "four"})
     with pytest.raises(UserError, match="unknown property 'quotes'; did you mean 'inside_quotes'"):
         look(latch, "track", {"text": TEXT, "properties": ["quotes"]})
-    with pytest.raises(UserError, match="none of digit varies in both texts; give a longer text or other properties"):
+    with pytest.raises(UserError, match="none of digit varies in both texts; use a longer text or other properties"):
         look(latch, "track", {"text": TEXT, "properties": ["digit"]})
     with pytest.raises(UserError, match="runs/tagger is not a language model"):
         look(small_run("tagger"), "track", {"text": TEXT})

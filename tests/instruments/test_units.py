@@ -24,7 +24,7 @@ HEADINGS = [
     ("alignment", "attentive", TEXT, {"weight (%)"}),
     ("cost", "gpt", {"lengths": [4], "repeats": 1}, {"time (ms)", "alive (kB)"}),
     ("gates", "lstm", TEXT, {"median (steps)"}),
-    ("levels", "gpt", TEXT, {"turned (1 - cos)"}),
+    ("levels", "gpt", TEXT, {"turn (1 - cos)"}),
 ]
 
 

@@ -31,7 +31,7 @@ def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path):
     assert [error["id"] for error in view.facts["errors"]] == ["3", "4"] and view.facts["wrong"] == 3
     first, confusions = (part for part in view.parts if isinstance(part, Table))
     assert list(first.header) == ["p of expected", "given", "expected", "found", "score", "where"]
-    assert "worst first: those that gave what was expected the lowest probability" in view.about
+    assert "worst first: those with the lowest probability of the expected output" in view.about
     assert confusions.rows[0] == ("bad", "good", 2)
     assert [error["id"] for error in look(run, "errors", {"containing": "<b>"}).facts["errors"]] == ["1"]
 
@@ -82,7 +82,7 @@ def test_what_was_expected_and_what_was_found_are_both_named_where_one_is_no_lab
 
 
 def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):
-    with pytest.raises(UserError, match="has no predictions.jsonl: it is written when a run on examples ends"):
+    with pytest.raises(UserError, match="has no predictions.jsonl: it is written at the end of a run on examples"):
         look(small_run("classifier"), "errors", {})
     run = run_in(tmp_path, {"id": "1", "score": "high"})
     with pytest.raises(UserError, match='predictions.jsonl:1: "score" takes a finite number'):
@@ -93,7 +93,7 @@ def test_no_mistake_is_said_to_be_none(tmp_path):
     view = look(
         run_in(tmp_path, {"id": "1", "score": 100, "source": "a", "target": "b", "prediction": "b"}), "errors", {}
     )
-    assert view.facts["wrong"] == 0 and "None is wrong." in view.parts[0].text
+    assert view.facts["wrong"] == 0 and "No prediction is wrong." in view.parts[0].text
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ def test_what_is_left_of_an_answer_is_what_squads_script_leaves(text: str, left:
     assert normalized(text) == left
 
 
+def test_a_threshold_is_fitted_to_some_questions() -> None:
+    with pytest.raises(UserError, match="a threshold needs questions to fit; give at least one"):
+        best_threshold([], [], [])
+
+
 @pytest.mark.parametrize(
     ("found", "golds", "exact", "f1"),
     [

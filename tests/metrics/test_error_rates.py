@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.metrics.error_rates import Edit, Errors, align, character_errors, count_errors, error_interval, word_errors
-from clew.metrics.measures import MEASURES, VALUES, named
+from clew.metrics.measures import MEASURES, VALUES, measure_name
 from clew.metrics.statistics import score
 from clew.metrics.strings import edit_distance
 from clew.runs.comparison import lower_is_better
@@ -54,7 +54,7 @@ def test_the_rate_of_a_corpus_is_jiwers_and_no_mean_of_sentences() -> None:
     assert measured.values == {"wer": pytest.approx(WER)}
     assert measured.text == "WER 48.98 (14 substituted, 5 deleted, 5 inserted of 49 words)"
     assert MEASURES["cer"].corpus(HYPOTHESES, REFERENCES, False).values == {"cer": pytest.approx(CER)}
-    assert (named("wer"), named("cer")) == ("WER", "CER")
+    assert (measure_name("wer"), measure_name("cer")) == ("WER", "CER")
 
 
 units = st.lists(st.sampled_from("abcd"), max_size=12)

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+import clew
 from clew.core.errors import UserError
-from clew.runs.asking import read_options, read_rows
+from clew.runs.asking import check_together, read_options, read_rows
 from clew.tasks.tagging import SentenceRow
 from clew.tasks.translation import TRANSLATE
 from clew.tasks.use import PairRow, TextRow, TwoTexts
@@ -49,6 +50,14 @@ def test_options_are_the_runs_own_where_they_are_not_given_or_nothing() -> None:
     assert read_options(TRANSLATE, config, {"beams": 3}).method == "beam"
     with pytest.raises(UserError, match="n_best takes a whole number, not 'x'"):
         read_options(TRANSLATE, config, {"n_best": "x"})
+
+
+def test_runs_that_cannot_answer_together_are_refused() -> None:
+    run = small_run("classifier")
+    with pytest.raises(UserError, match="several runs cannot classify together; give one of them"):
+        check_together([run, run], "classify")
+    with pytest.raises(UserError, match="there is no run to translate with; give at least one"):
+        clew.translate([], "the walls")
 
 
 def test_samples_are_answers_of_their_own_in_python_too() -> None:

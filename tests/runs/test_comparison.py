@@ -7,9 +7,17 @@ from clew.core.errors import UserError
 from clew.metrics.bootstrap import paired_bootstrap
 from clew.metrics.welch import welch
 from clew.recipes.resolving import config_of
-from clew.runs.comparison import cautions, compare_groups, curve, group_differences, group_runs, lower_is_better, ranked
+from clew.runs.comparison import (
+    cautions,
+    compare_groups,
+    curve,
+    group_differences,
+    group_runs,
+    lower_is_better,
+    rank_groups,
+)
 from clew.runs.folder.predictions import write_predictions
-from clew.runs.folder.summary import Summary
+from clew.runs.folder.records import Summary
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +92,8 @@ def test_fields_that_end_alike_are_named_whole() -> None:
 
 def test_the_best_group_comes_first_whichever_way_is_better(cells: list[Summary]) -> None:
     groups, _ = group_runs(cells)
-    assert [group.label for group in ranked(groups, "valid.loss")] == ["cell=gru", "cell=lstm", "cell=elman"]
-    assert [group.label for group in ranked(groups, "valid.accuracy")] == ["cell=gru", "cell=lstm", "cell=elman"]
+    assert [group.label for group in rank_groups(groups, "valid.loss")] == ["cell=gru", "cell=lstm", "cell=elman"]
+    assert [group.label for group in rank_groups(groups, "valid.accuracy")] == ["cell=gru", "cell=lstm", "cell=elman"]
     assert [
         lower_is_better(m)
         for m in ("valid.loss", "test.perplexity", "valid.bits_per_character", "valid.bleu", "test.accuracy")
@@ -101,14 +109,14 @@ def test_the_best_group_comes_first_whichever_way_is_better(cells: list[Summary]
 def test_a_group_without_the_measure_comes_last(cells: list[Summary]) -> None:
     odd = run_of("odd", 0.1, "model.dim=9", **{"best.test.loss": 2.0})
     groups, _ = group_runs([*cells, odd])
-    assert ranked(groups, "test.loss")[0].runs == (odd,)
+    assert rank_groups(groups, "test.loss")[0].runs == (odd,)
 
 
 def test_a_measure_that_no_run_has_is_refused(cells: list[Summary]) -> None:
     with pytest.raises(
         UserError, match="unknown measure 'valid.los'; did you mean 'valid.loss'\\? known: valid.accuracy, valid.loss"
     ):
-        ranked(group_runs(cells)[0], "valid.los")
+        rank_groups(group_runs(cells)[0], "valid.los")
 
 
 def test_what_groups_differ_in_is_listed_with_every_value(cells: list[Summary]) -> None:

@@ -233,6 +233,9 @@ def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path
         "the section embedding needs words as tokens, not text.tokenizer=bpe; set text.tokenizer=word, or leave the"
         " section out: embedding.characters=null embedding.dim=null"
     )
+    assert refused("embedding.characters=cnn", recipe="tatoeba-lstm") == (
+        "the section embedding is for models that read one sequence, and a seq2seq reads two; leave it out"
+    )
     assert refused("embedding.words=false", "embedding.characters=cnn", "embedding.dim=4") == (
         "embedding.vectors and embedding.dim configure the word table, which embedding.words=false disables; leave them"
         " out"

@@ -11,7 +11,7 @@ from clew.metrics.measures import MEASURES
 from clew.recipes.resolving import config_of
 from clew.runs.comparison import Group, compare_groups
 from clew.runs.folder.predictions import write_predictions
-from clew.runs.folder.summary import Summary
+from clew.runs.folder.records import Summary
 from tests.runs.seven_systems import made_up
 
 MEASURED = ("bleu", "chrf", "ter")

@@ -173,7 +173,7 @@ def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_
                 found.status == 2
                 and found.err
                 == f"clew: {elsewhere} was not trained here, and its config names '{shortened_name(secret)}'"
-                " (data.train), which is outside the run and this folder; if you trust the run add"
+                " (data.train), which is outside the run and this folder; if you trust the run, add"
                 " --trust, or name your own data\n"
             )
     assert not list((tmp_path / "cache").glob("**/*.tokens"))

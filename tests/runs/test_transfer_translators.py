@@ -205,7 +205,7 @@ def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) ->
         run_recipe("parse", given, out=Path("other"))
     with pytest.raises(
         UserError,
-        match="transfer.from=parser learnt from trees .the task parsing., and the task translation learns from",
+        match="transfer.from=parser learnt from trees .the task parsing., but the task translation learns from",
     ):
         config_of("translate", ["transfer.from=parser"])
 

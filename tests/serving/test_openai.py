@@ -243,7 +243,11 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
         {"prompt": "a", "temperature": 0, "n": 2},
         "n needs sampling, since with temperature 0 all texts are the same",
     ),
-    ("completions", {"prompt": "a", "top_p": 0}, "top_p (0) leaves no token"),
+    (
+        "completions",
+        {"prompt": "a", "top_p": 0},
+        "top_p (0) leaves no token; set temperature to 0 for the most probable token at each step",
+    ),
     (
         "completions",
         {"prompt": "a", "stop": ["a", "b", "c", "d", "e"]},

@@ -116,7 +116,7 @@ def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folder
     assert first["before"] == "" and likely and all(token.startswith("(") for token in likely)
     with pytest.raises(
         UserError,
-        match="answerer does not generate text token by token; models that go on from a text or write a target do",
+        match="answerer does not generate text token by token; use a model that continues a text or writes a target",
     ):
         Inspector([load_run(odd_folders["answerer"], device="cpu")]).step(
             AskedStep(runs=("answerer",), text="the thread")

@@ -11,7 +11,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.drawing.views import Note, Table
-from clew.inspection.heads import attending_layers
+from clew.inspection.heads import layers_with_heads
 from clew.serving.inspector import AskedLook, Column, Inspector
 from clew.serving.page import page_app
 from clew.serving.page_limits import MOST_MEMORY, check_memory, check_parts, memory
@@ -84,7 +84,7 @@ def test_the_estimate_grows_with_the_square_of_the_text_where_a_model_attends_an
     assert memory("attention", heads, [words * 10]) / memory("attention", heads, [words]) == pytest.approx(100, rel=0.1)
     assert memory("surprisal", lstm, [words * 10]) / memory("surprisal", lstm, [words]) == pytest.approx(10, rel=0.1)
     assert memory("attention", heads, [words]) >= 4 * 200**2 * sum(
-        layer.num_heads for layer in attending_layers(heads.task)
+        layer.num_heads for layer in layers_with_heads(heads.task)
     )
 
 

@@ -201,6 +201,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"text": "a", "seed": 10**30}, "seed takes a number between -2^63 and 2^63"),
     ({"texts": ["a"] * 200, "samples": 64}, "200 texts with 64 samples each are more than 1024 rows"),
     ({"texts": ["a", "b"], "stream": True}, "stream needs one text"),
+    ({"text": "a", "stream": "yes"}, "stream takes true or false"),
     ({"text": "a", "stream": True, "method": "beam"}, "beam search chooses only at the end"),
 ]
 

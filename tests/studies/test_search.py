@@ -199,6 +199,32 @@ def test_a_journal_that_was_cut_in_the_middle_of_a_line_is_whole_again(given: li
         repair_journal(Path("runs/found"))
 
 
+def test_a_search_without_a_finished_trial_has_no_best_one(given: list[str], tmp_path: Path) -> None:
+    study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 2, tmp_path / "found", None, print))
+    with pytest.raises(UserError, match="no trial of .*found has finished yet, so there is no best one; resume the"):
+        _ = build_result(study).best
+
+
+def test_a_damaged_folder_of_a_search_is_refused(given: list[str], tmp_path: Path) -> None:
+    folder = new_folder("text-lstm", [*words(given), *SPACE], 2, tmp_path / "found", None, print)
+    with pytest.raises(UserError, match="is not a search .it has no study.json.; pass the folder of a search"):
+        open_study(tmp_path)
+    journal = (folder / "journal.jsonl").read_bytes()
+    (folder / "journal.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match="journal.jsonl cannot be read as Optuna's journal .*; start a new search"):
+        open_study(folder)
+    (folder / "journal.jsonl").unlink()
+    with pytest.raises(
+        UserError, match="found has no journal.jsonl, because it is incomplete or not a search; start a new search"
+    ):
+        open_study(folder)
+    (folder / "journal.jsonl").write_bytes(journal)
+    content = json.loads((folder / "study.json").read_text())
+    (folder / "study.json").write_text(json.dumps({**content, "space": {}}))
+    with pytest.raises(UserError, match="study.json has no valid search space, as it was changed; start a new search"):
+        open_study(folder)
+
+
 def test_a_search_under_torchrun_is_refused(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.studies.searching.world_size", lambda: 2)
     assert_refused(

@@ -77,7 +77,9 @@ def test_words_that_are_too_rare_to_be_predicted_are_read_all_the_same():
     assert len(drawn.unique(dim=0)) == 2  # read as it is, or as <unk>
     assert task.weight.shape == (4, 6) and task.named(rows.numpy()).tolist() == [[1, 2, 0, 3], [1, 2, 0, 3]]
     assert whole.named(rows) is rows
-    with pytest.raises(UserError, match="task.predicted counts words"):
+    with pytest.raises(
+        UserError, match="task.predicted counts words, the most frequent first, and a token is a .* here; leave"
+    ):
         config = BidirectionalLanguageModelConfig(predicted=4)
         BidirectionalLanguageModel(whole.body, train_character(["one day"]), config)
 
@@ -125,7 +127,7 @@ def test_eight_sentences_are_learnt_by_heart_from_both_sides():
 def test_documents_in_a_row_and_widths_that_differ_are_refused():
     task = model()
     rows = torch.tensor([[1, 2, 3]])
-    with pytest.raises(UserError, match="reads one document per row"):
+    with pytest.raises(UserError, match="reads one document per row; pass a mask that is True at real tokens"):
         task(TokenBatch(rows, rows, torch.tensor([[1, 1, 2]])))
     task.body.embedding.enrich(torch.nn.Embedding(TOKENIZER.vocabulary, 5))
     with pytest.raises(UserError, match=r"needs the width of a direction \(6\) to be the embedding's \(5\)"):

@@ -10,7 +10,7 @@ from clew.core.trees import Tree
 from clew.data.corpora.samples import sample_path
 from clew.data.examples import Parsed
 from clew.data.syntax.linearisation import delinearise, linearise
-from clew.data.syntax.trees import cleaned, parse_tree, read_trees, words_of
+from clew.data.syntax.trees import cleaned, parse_tree, read_trees, tree_words
 from clew.decoding.sampling import greedy_sequences
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
@@ -27,7 +27,7 @@ TREES = [
 ]
 EXAMPLES = [Parsed(cleaned(parse_tree(tree)), f"tree {number}") for number, tree in enumerate(TREES, start=1)]  # type: ignore[arg-type]
 SENTENCES = [
-    words_of(text) for text in ("the dog", "it", "she hears a dog ( old ) .", "never seen these words", "it rains .")
+    tree_words(text) for text in ("the dog", "it", "she hears a dog ( old ) .", "never seen these words", "it rains .")
 ]
 
 BODIES: dict[str, dict[str, Any]] = {

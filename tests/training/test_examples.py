@@ -14,7 +14,7 @@ from clew.data.notes import Notes
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics, read_weights
-from clew.runs.folder.predictions import read_records, without_statistics
+from clew.runs.folder.predictions import read_prediction_records, without_statistics
 from clew.tasks import TASKS
 from clew.tasks.learning import Evaluation
 from clew.tasks.learnings.examples import evaluation_budget
@@ -43,7 +43,7 @@ def measured(folder: Path) -> list[float]:
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    found = read_records(folder)
+    found = read_prediction_records(folder)
     assert found
     return found
 

@@ -306,6 +306,15 @@ def test_more_micro_batches_than_processes_can_fill_are_refused(tmp_path: Path) 
         check_training(config.training)
 
 
+def test_a_run_that_another_process_starts_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.training.run_folder.is_run", lambda path: True)
+    with pytest.raises(
+        UserError,
+        match="another process has started a run in .*run meanwhile; choose another folder with out=...",
+    ):
+        run_recipe("text-lstm", lstm_settings(tmp_path, steps=1), out=tmp_path / "run")
+
+
 def test_lengths_vary_in_streams_only() -> None:
     config = config_of("text-gpt", ["training.vary_length=true"])
     with pytest.raises(

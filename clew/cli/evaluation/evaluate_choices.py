@@ -49,7 +49,7 @@ def read_choices(options: argparse.Namespace) -> Any:
 
 
 def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: Any, options: argparse.Namespace) -> int:
-    from clew.cli.evaluation.evaluate_examples import check_out, show, write_predictions
+    from clew.cli.evaluation.evaluate_examples import check_out, show, write_out
     from clew.core.errors import UserError
     from clew.data.notes import Notes
     from clew.runs.evaluation import check_chooses, labelled_data, labelled_examples, score_choices
@@ -71,5 +71,5 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
         show(file, examples, score, options, compare_with_full(options, score, score_by))
     for note in notes.report():
         say(note)
-    write_predictions(scores, options.out)
+    write_out(scores, options.out)
     return 0

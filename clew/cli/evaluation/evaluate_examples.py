@@ -29,7 +29,7 @@ def evaluate_examples(
             score = score_by(run, baselines=baselines, progress=shown.encoding, evaluating=shown.evaluating)
         scores.append((part, score))
         show(part, examples, score, options, compare_with_full(options, score, score_by))
-    write_predictions(scores, options.out)
+    write_out(scores, options.out)
     return 0
 
 
@@ -66,7 +66,7 @@ def show(part: str, examples: Any, score: Any, options: argparse.Namespace, comp
         show_errors(errors, options.errors)
 
 
-def write_predictions(scores: list[tuple[str, Any]], out: str | None) -> None:
+def write_out(scores: list[tuple[str, Any]], out: str | None) -> None:
     """Write every prediction, if --out names a file."""
     if out is not None:
         write(Path(out), scores)

@@ -40,7 +40,7 @@ def scores_tokens(run: Any) -> bool:
 
 def score_tokens(run: Any, file: str, text: str, options: argparse.Namespace) -> None:
     """Score a text as one stream, token by token."""
-    from clew.tasks.learnings.streams import score_of
+    from clew.tasks.learnings.streams import score_likelihood
 
     scored = run.score(text)
     if options.json:
@@ -52,9 +52,9 @@ def score_tokens(run: Any, file: str, text: str, options: argparse.Namespace) ->
     count = sum(token == unknown for token in scored.tokens) if unknown is not None else 0
     if count:
         say(f"{count} of {len(scored.tokens)} tokens are unknown to the model")
-    score = score_of(scored.likelihood, run.tokenizer.unit)
+    score = score_likelihood(scored.likelihood, run.tokenizer.unit)
     comparison = compare_with_full(
-        options, score, lambda whole: score_of(whole.score(text).likelihood, run.tokenizer.unit)
+        options, score, lambda whole: score_likelihood(whole.score(text).likelihood, run.tokenizer.unit)
     )
     show(file, score, comparison, options.json)
 

@@ -98,11 +98,11 @@ def by_similarity(run: Any) -> Measuring:
 def head_scores(run: Any, measuring: Measuring, by: str) -> dict[str, float]:
     """Return the importance of each head, by gradients, or by leaving out one at a time if the run has no loss."""
     from clew.cli.terminal.progress import say
-    from clew.inspection.importance import head_importance, leave_one_out, normalised
+    from clew.inspection.importance import head_importance, leave_one_out, normalise_layers
 
     if by == "importance" and measuring.batches:
         say(f"measuring the importance of the heads on {len(measuring.batches)} training batches")
-        return normalised(head_importance(run, measuring.batches))
+        return normalise_layers(head_importance(run, measuring.batches))
     say("leaving out one head at a time")
     return leave_one_out(run, lambda: measuring.quality(run))
 

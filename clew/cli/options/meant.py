@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from clew.cli.verbs import NAMED_TWICE, below
+from clew.cli.verbs import NAMED_TWICE, subverbs
 
 
 def suggest_option(parser: argparse.ArgumentParser, unknown: Sequence[str], words: Sequence[str]) -> str:
@@ -30,7 +30,7 @@ def suggest_verb(verb: str, words: Sequence[str]) -> str:
         return ""
     seconds = {
         name.partition(" ")[2]: name
-        for name in [*below(verb), *(name for name, own in NAMED_TWICE.items() if own == verb)]
+        for name in [*subverbs(verb), *(name for name, own in NAMED_TWICE.items() if own == verb)]
     }
     near = get_close_matches(words[0], seconds, n=1, cutoff=0.75)
     return f"; did you mean `clew {seconds[near[0]]}`?" if near else ""

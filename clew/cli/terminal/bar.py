@@ -9,7 +9,7 @@ from rich.table import Column
 from rich.text import Text
 
 from clew.cli.terminal.progress import clock, evaluation
-from clew.cli.terminal.screen import Screen, behind, shown
+from clew.cli.terminal.screen import Screen, behind, escape_controls
 
 WIDE, MIDDLE = 100, 60
 """Least columns of a terminal for all numbers, and for the loss only."""
@@ -70,7 +70,7 @@ class Bar:
         self.shown: str | None = None
 
     def say(self, text: str) -> None:
-        self.progress.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
+        self.progress.console.print(escape_controls(text), markup=False, highlight=False, soft_wrap=True)
 
     def stage(self, text: str) -> None:
         """Show a stage of unknown length."""

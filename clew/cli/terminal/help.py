@@ -100,7 +100,7 @@ def continued(line: str, width: int) -> list[str]:
     return [*lines, current]
 
 
-def usage_of(parser: argparse.ArgumentParser) -> str:
+def usage_line(parser: argparse.ArgumentParser) -> str:
     """Return the usage line, with `[options]` for the options, which the help lists below it."""
     words = [parser.prog, "[options]"]
     for action in parser._actions:

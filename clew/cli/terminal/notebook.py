@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any
 
-from clew.cli.terminal.progress import Pace, evaluation, numbers
+from clew.cli.terminal.progress import Pace, evaluation, shown_numbers
 
 EVERY = 0.25
 """Seconds between two updates, since the notebook server stores each of them."""
@@ -54,7 +54,9 @@ class NotebookBar:
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
         left = self.pace.left(record.step, steps)
         self.progress(
-            record.step, steps, f"step {record.step} of {steps}: {numbers(record, tokens_per_second, self.unit)}{left}"
+            record.step,
+            steps,
+            f"step {record.step} of {steps}: {shown_numbers(record, tokens_per_second, self.unit)}{left}",
         )
 
     def evaluated(self, step: int, score: Any, is_best: bool) -> None:

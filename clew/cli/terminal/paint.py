@@ -35,7 +35,7 @@ def theme(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     return LIGHT if paper in ("7", "15") else DARK
 
 
-def painted(text: str, strength: float, colours: int, theme: Mapping[str, str]) -> str:
+def colour_background(text: str, strength: float, colours: int, theme: Mapping[str, str]) -> str:
     """Colour the background of a text by a value: one hue above zero, another below."""
     if abs(strength) < LEAST or not text or not colours:
         return text

@@ -62,7 +62,7 @@ class Lines:
         if record.step < steps and time.monotonic() - self.last < self.every and not record.skipped:
             return
         self.last = time.monotonic()
-        self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second, self.unit)}{left}")
+        self.say(f"step {record.step} of {steps}: {shown_numbers(record, tokens_per_second, self.unit)}{left}")
 
     def evaluating(self, done: int, total: int) -> None:
         """Print a line every few seconds, and none for a short evaluation."""
@@ -99,7 +99,7 @@ class Pace:
         return f", {clock((now - began) / (step - first) * (steps - step))} left" if step > first else ""
 
 
-def numbers(record: Any, tokens_per_second: float, unit: str = "tokens") -> str:
+def shown_numbers(record: Any, tokens_per_second: float, unit: str = "tokens") -> str:
     skipped = " (skipped: not finite)" if record.skipped else ""
     return (
         f"loss {record.loss:.4f}{skipped}, learning rate {record.learning_rate:.2g}, gradient norm"

@@ -19,7 +19,7 @@ OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066
 isolates, and undecodable bytes of file names (as surrogates) that are control characters in Latin-1."""
 
 
-def shown(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Replace the control characters of a text by escapes: `\\u001b`."""
     return OBEYED.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
@@ -31,7 +31,7 @@ class Screen:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        self.stream.write(shown(text))
+        self.stream.write(escape_controls(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

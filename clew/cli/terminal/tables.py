@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from clew.cli.terminal.progress import clock
-from clew.cli.terminal.screen import behind, shown
+from clew.cli.terminal.screen import behind, escape_controls
 
 Rows = Sequence[Sequence[str]]
 
@@ -77,7 +77,7 @@ def latex_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) ->
 def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = (), *, entries: bool = False) -> None:
     """Print a table: aligned lines in a pipe; on a terminal, wide cells are wrapped, or with `entries`, a table that
     is too wide is printed as one entry per row."""
-    header, rows = [shown(name) for name in header], [[shown(cell) for cell in row] for row in rows]
+    header, rows = [escape_controls(name) for name in header], [[escape_controls(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         print(text_table(header, rows, right))
         return

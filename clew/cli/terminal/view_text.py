@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from clew.cli.terminal.paint import Painted, painted, theme
+from clew.cli.terminal.paint import Painted, colour_background, theme
 from clew.cli.terminal.tables import text_table
 from clew.core.errors import counted, printable, shortened
 from clew.drawing.bars import bounds
-from clew.drawing.coloured_text import coloured
+from clew.drawing.coloured_text import colour_scale
 from clew.drawing.views import (
     Bars,
     Branches,
@@ -71,14 +71,14 @@ def coloured_lines(part: ColouredText) -> list[str]:
 
 def painted_lines(part: ColouredText, colours: int) -> list[str]:
     """Return the text with its values as background colours, and the colour scale."""
-    strong, low, high = coloured(part)
+    strong, low, high = colour_scale(part)
     paper = theme()
     tokens = zip(part.tokens[: MOST_ROWS * 10], [*strong.tolist(), *[0.0] * len(part.tokens)], strict=False)
     text = ("" if part.joined else " ").join(
-        painted(visible(token), strength, colours, paper) for token, strength in tokens
+        colour_background(visible(token), strength, colours, paper) for token, strength in tokens
     )
     shares = (-1.0, -0.5, 0.0, 0.5, 1.0) if part.diverging else (0.0, 0.25, 0.5, 0.75, 1.0)
-    scale = "".join(painted("   ", share, colours, paper) for share in shares)
+    scale = "".join(colour_background("   ", share, colours, paper) for share in shares)
     label = f" {printable(part.label)}" if part.label else ""
     return [
         Painted(text),

@@ -23,7 +23,7 @@ from clew.data.caching.shards import Shard, Shards
 from clew.data.caching.verified import DAMAGE, HASHED, digest, is_whole
 from clew.data.encoding_processes import Job, encode_shards
 from clew.data.files.extents import Extent, ExtentCounter
-from clew.data.files.measures import cached_extent, forget
+from clew.data.files.measures import cached_extent, forget_extent
 from clew.data.files.text_files import Piece, TextSource
 from clew.text.tokenizer import Tokenizer
 
@@ -88,7 +88,7 @@ def encode_corpus(
                 " folder writable, or set the environment variable CLEW_CACHE to another folder"
             ) from None
         except UserError:
-            forget(source, cache)
+            forget_extent(source, cache)
             raise
         finally:
             with suppress(OSError):

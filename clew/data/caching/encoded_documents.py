@@ -20,9 +20,9 @@ import numpy as np
 from clew.core.errors import UserError
 from clew.core.files import create_private, private_folder, write_private
 from clew.data.caching.verified import HASHED, is_whole
-from clew.data.documents import Documents, Line, measure
+from clew.data.documents import Documents, Line, measure_documents
 from clew.data.files.extents import Extent, ExtentCounter
-from clew.data.files.measures import cached_extent, forget
+from clew.data.files.measures import cached_extent, forget_extent
 from clew.text.tokenizer import Tokenizer
 
 FORMAT = 2
@@ -64,7 +64,7 @@ def encode_documents(
     source: Documents, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None
 ) -> EncodedDocuments:
     """Return the token ids of documents, from the cache if they are there and intact."""
-    extent = cached_extent(source, cache, measure)
+    extent = cached_extent(source, cache, measure_documents)
     key = hashlib.sha256(f"documents {FORMAT} {extent.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
     path = Path(cache) / f"{key}.json"
     documents = load(path)
@@ -78,7 +78,7 @@ def encode_documents(
                 " the folder writable, or set the environment variable CLEW_CACHE to another folder"
             ) from None
         except UserError:
-            forget(source, cache)
+            forget_extent(source, cache)
             raise
         documents = load(path)
         assert documents is not None, f"{path} cannot be read back"

@@ -87,7 +87,7 @@ class Packer:
 
     def code(self, kind: type) -> int:
         if kind not in self.codes:
-            name = name_of(kind)
+            name = class_name(kind)
             if class_named(name) is not kind:
                 raise Unpackable(name)
             self.codes[kind] = CLASSES + len(self.classes)
@@ -176,7 +176,7 @@ class RowReader:
         return values
 
 
-def name_of(kind: Any) -> str:
+def class_name(kind: Any) -> str:
     """Return the name of a NamedTuple class: its module, its qualified name and its fields, whose order rows follow."""
     return f"{kind.__module__}:{kind.__qualname__}:{','.join(kind._fields)}"
 

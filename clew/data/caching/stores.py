@@ -19,7 +19,7 @@ import numpy as np
 
 from clew.core.errors import UserError
 from clew.core.files import create_private, private_folder
-from clew.data.caching.packing import Packer, Unpacker, class_named, name_of
+from clew.data.caching.packing import Packer, Unpacker, class_name, class_named
 from clew.data.caching.verified import Entry
 
 ROWS, STARTS = "rows", "starts"
@@ -119,7 +119,7 @@ class StoreWriter:
         """Flush everything to the disk and return the store's description for an index."""
         self.write_starts()
         entries = [self.rows.close(), self.starts.close()]
-        classes = [name_of(kind) for kind in self.packer.classes]
+        classes = [class_name(kind) for kind in self.packer.classes]
         return {"classes": classes, "byteorder": sys.byteorder, "count": self.count, "files": entries}
 
 

@@ -86,7 +86,7 @@ def holds_sentences(name: str) -> bool:
     return isinstance(get_corpus(name).content, (Tagged, LabelTable, Trees))
 
 
-def read_lines(name: str) -> dict[str, str]:
+def read_corpus_lines(name: str) -> dict[str, str]:
     """Read every part of a corpus of sentences as text, with one example per line and a space between words."""
     return {
         part: "".join(f"{' '.join(example.key.split())}\n" for example in examples)

@@ -198,7 +198,7 @@ PLAIN = frozenset({"pdf", "rtf", "stata", "bzip2"})
 """Kinds whose first bytes could also begin a text."""
 
 
-def kind_of(head: bytes) -> str | None:
+def detect_kind(head: bytes) -> str | None:
     """Return the kind of a file by its first bytes; None for text and unknown kinds. If a text could begin with the
     same bytes, some byte that is not text is required as well."""
     for beginning, kind in BEGINNINGS:

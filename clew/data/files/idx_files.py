@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from clew.core.errors import UserError
-from clew.core.memory import check_fits
-from clew.data.lines import open_bytes, reading
+from clew.core.memory import check_memory
+from clew.data.lines import naming_errors, open_bytes
 from clew.data.pictures.picture_decoding import Mode, in_mode
 
 BYTES = 8
@@ -21,7 +21,7 @@ BYTES = 8
 
 def read_idx(path: Path) -> np.ndarray:
     """Read the array of a file, which may be gzipped."""
-    with reading(path), open_bytes(path) as file:
+    with naming_errors(path), open_bytes(path) as file:
         start = file.read(4)
         if len(start) < 4 or start[:2] != b"\0\0" or not 1 <= start[3] <= 4:
             raise UserError(
@@ -36,7 +36,7 @@ def read_idx(path: Path) -> np.ndarray:
         if len(lengths) < 4 * start[3]:
             raise UserError(f"{path}: the file ends within its header; copy it again")
         shape = struct.unpack(f">{start[3]}I", lengths)
-        check_fits(prod(shape), f"{path}: an array of {' x '.join(map(str, shape))} bytes", "give another file")
+        check_memory(prod(shape), f"{path}: an array of {' x '.join(map(str, shape))} bytes", "give another file")
         content = file.read(prod(shape) + 1)
     if len(content) != prod(shape):
         size = "more" if len(content) > prod(shape) else f"{len(content):,}"

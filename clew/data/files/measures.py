@@ -14,7 +14,7 @@ from typing import Any
 
 from clew.core.files import cache_folder, private_folder, write_private
 from clew.data.files.extents import Extent
-from clew.data.files.text_files import measure
+from clew.data.files.text_files import measure_text
 
 LARGE = 2**26
 """Bytes; a smaller text is read in less than a second."""
@@ -24,7 +24,7 @@ SETTLED = 2.0
 """Seconds after a modification, within which another one might leave the modification time unchanged."""
 
 
-def cached_extent(source: Any, cache: Path | str | None, take: Callable[[Any], Extent] = measure) -> Extent:
+def cached_extent(source: Any, cache: Path | str | None, take: Callable[[Any], Extent] = measure_text) -> Extent:
     """The extent of a text, from the cache or computed by `take`. Only a source with a `stamp` can be cached."""
     path = cache_path(source, cache)
     if path is None:
@@ -41,13 +41,13 @@ def cached_extent(source: Any, cache: Path | str | None, take: Callable[[Any], E
     return extent
 
 
-def cacheable_digest(source: Any, take: Callable[[Any], Extent] = measure) -> str | None:
+def cacheable_digest(source: Any, take: Callable[[Any], Extent] = measure_text) -> str | None:
     """The digest of a text in files, as a cache key; None for a text that is too small for caching."""
     stamp = getattr(source, "stamp", lambda: None)()
     return None if stamp is None or stamp.size < WORTH_KEEPING else cached_extent(source, cache_folder(), take).digest
 
 
-def forget(source: Any, cache: Path | str) -> None:
+def forget_extent(source: Any, cache: Path | str) -> None:
     """Delete the cached extent of a text that turns out to have changed."""
     path = cache_path(source, cache)
     if path is not None:

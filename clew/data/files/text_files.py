@@ -18,7 +18,7 @@ from clew.data.files.given_files import expand_home, given_encoding
 from clew.data.files.unpacking import kind_at
 from clew.data.formats.json_files import read_jsonl, value_at
 from clew.data.formats.table_files import TABLE, files_of, is_folder_of_tables, read_table, table_columns
-from clew.data.lines import not_text, opened
+from clew.data.lines import not_text, open_decoded
 from clew.data.records import find_column
 from clew.text.tokenizer import check_is_text
 
@@ -67,7 +67,7 @@ class TextFiles:
 
     def pieces(self) -> Iterator[Piece]:
         piece = None
-        for piece in pieces_of(document for path in self.paths for document in read_documents(path, self.field)):
+        for piece in document_pieces(document for path in self.paths for document in read_documents(path, self.field)):
             yield piece
         if piece is None:
             raise UserError(f"{self}: the text is gone since it was first read; let no other program write to the file")
@@ -119,7 +119,7 @@ class TextDocuments:
     name: str
 
     def pieces(self) -> Iterator[Piece]:
-        return pieces_of([document] for document in self.documents)
+        return document_pieces([document] for document in self.documents)
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
@@ -128,7 +128,7 @@ class TextDocuments:
         return self.name
 
 
-def pieces_of(documents: Iterable[Iterable[str]]) -> Iterator[Piece]:
+def document_pieces(documents: Iterable[Iterable[str]]) -> Iterator[Piece]:
     """Yield the pieces of documents in order, and close every document but the last."""
     previous: Piece | None = None
     for document in documents:
@@ -149,7 +149,7 @@ def text_lines(source: TextSource) -> Iterator[str]:
     yield rest
 
 
-def measure(source: TextSource) -> Extent:
+def measure_text(source: TextSource) -> Extent:
     """Return the extent of a text, which does not depend on how the text is cut into pieces."""
     return extent_of(source.pieces())
 
@@ -217,7 +217,7 @@ def read_pieces(path: Path) -> Iterator[str]:
     """Yield the pieces of a file's text; every error names the file."""
     if not path.is_file():
         raise UserError(f"{path}: the file no longer exists; restore it and let no other program write there")
-    with opened(path) as stream:
+    with open_decoded(path) as stream:
         for text in cut(stream):
             if "\0" in text:
                 raise not_text(path)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from clew.core.errors import UserError, command, few_of
 from clew.core.files import open_file
-from clew.data.files.first_bytes import HEAD, PACKED, foreign_file_error, kind_of, kind_of_archive
+from clew.data.files.first_bytes import HEAD, PACKED, detect_kind, foreign_file_error, kind_of_archive
 
 PIECE = 2**16
 SMALL, RATIO = 2**26, 100
@@ -33,7 +33,7 @@ def open_bytes(path: Path) -> io.BufferedReader:
     """Open a file for reading, unpacking it if it is packed."""
     file = open_file(path)
     try:
-        kind = kind_of(file.peek(HEAD)[:HEAD])
+        kind = detect_kind(file.peek(HEAD)[:HEAD])
         if kind not in PACKED:
             return file
         size = os.fstat(file.fileno()).st_size
@@ -53,7 +53,7 @@ def kind_at(path: Path) -> str | None:
     that cannot be opened."""
     try:
         with open_file(path) as file:
-            kind = kind_of(file.peek(HEAD)[:HEAD])
+            kind = detect_kind(file.peek(HEAD)[:HEAD])
             return kind_of_archive(zipfile.ZipFile(file).namelist()) or kind if kind == "zip" else kind
     except zipfile.BadZipFile:
         return "zip"

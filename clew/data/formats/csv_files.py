@@ -14,8 +14,8 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.data.files.given_files import check_delimiter, given_delimiter
-from clew.data.format import Format, table_rows
-from clew.data.formats.tsv_files import USUAL, is_number, is_value
+from clew.data.format import Format, text_table_rows
+from clew.data.formats.tsv_files import USUAL, is_numeric, is_value
 from clew.data.lines import ended_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, as_number, check_found, header_columns
@@ -110,7 +110,7 @@ def looks_like_data(rows: Sequence[Sequence[str]]) -> bool:
         return True
     if not USUAL.isdisjoint(name.lower() for name in names):
         return False
-    kinds = (is_number, is_long, is_sentence)
+    kinds = (is_numeric, is_long, is_sentence)
     return any("\n" in name for name in names) or any(
         kind(name) and any(map(kind, column)) for name, column in zip(names, columns, strict=False) for kind in kinds
     )
@@ -178,5 +178,5 @@ def is_csv(lines: Sequence[str]) -> bool:
 
 
 CSV = Format(
-    about="comma-separated values", rows=table_rows(read_csv), extensions=(".csv",), fits=is_csv, records=read_csv
+    about="comma-separated values", rows=text_table_rows(read_csv), extensions=(".csv",), fits=is_csv, records=read_csv
 )

@@ -10,7 +10,7 @@ from typing import Any
 from clew.core.errors import UserError, command
 from clew.data.described import Field, Row, text_field
 from clew.data.format import Format, Reader
-from clew.data.lines import ended_lines, opened, read_lines
+from clew.data.lines import ended_lines, open_decoded, read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 
@@ -87,7 +87,7 @@ def read_json_array(
 def array_values(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield the line and the value of every item of an array, reading the file in pieces."""
     decoder, size = json.JSONDecoder(), PIECE
-    with opened(path) as stream:
+    with open_decoded(path) as stream:
         text = stream.read(size)
         place = text.find("[") + 1
         line = 1 + text.count("\n", 0, place)

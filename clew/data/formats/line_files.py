@@ -8,7 +8,7 @@ from clew.core.errors import UserError
 from clew.data.described import Row, Use
 from clew.data.files.given_files import given_encoding, given_file
 from clew.data.files.unpacking import SUFFIXES
-from clew.data.format import Format, table_rows
+from clew.data.format import Format, text_table_rows
 from clew.data.formats.tree_files import labelled_brackets
 from clew.data.lines import near, read_lines
 from clew.data.notes import Notes
@@ -92,7 +92,7 @@ def refuse_one_file(path: Path, header: bool | None, notes: Notes) -> Iterator[R
 
 LINES = Format(
     about="one text per line",
-    rows=table_rows(read_line_texts),
+    rows=text_table_rows(read_line_texts),
     records=read_line_texts,
     is_single=True,
     labelled_trees=labelled_brackets,  # trees of one word each are detected as lines

@@ -17,7 +17,7 @@ import numpy as np
 
 from clew.core.errors import UserError, shown
 from clew.core.files import open_file
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 from clew.data.files.unpacking import largest_unpacked_size, unpacked_size_error
 from clew.data.lines import check_file
 
@@ -41,7 +41,9 @@ def read_navec(path: Path | str, most: int | None = None) -> tuple[list[str], np
             f"{path}: vocab.bin has {len(words):,} words and pq.bin {len(indexes):,} vectors; copy the file again"
         )
     rows = len(words) if most is None else min(most, len(words))
-    check_fits(rows * codes.shape[0] * codes.shape[2] * FLOAT.itemsize, f"the vectors of {path}", "ask for fewer words")
+    check_memory(
+        rows * codes.shape[0] * codes.shape[2] * FLOAT.itemsize, f"the vectors of {path}", "ask for fewer words"
+    )
     order = [index for index in np.argsort(-counts.astype(np.int64), kind="stable") if words[index] not in MARKS][:most]
     parts = [codes[part][indexes[order, part]] for part in range(indexes.shape[1])]
     return [words[index] for index in order], np.concatenate(parts, 1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError, shown
-from clew.data.formats.table_files import converter, plain
+from clew.data.formats.table_files import converter, json_cell
 
 Rows = Iterator[dict[str, Any]]
 
@@ -80,4 +80,4 @@ def json_value(value: Any) -> Any:
         return [json_value(item) for item in value]
     if isinstance(value, Mapping):
         return {str(name): json_value(item) for name, item in value.items()}
-    return plain(value)
+    return json_cell(value)

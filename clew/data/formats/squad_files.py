@@ -21,7 +21,7 @@ from clew.data.format import Format
 from clew.data.formats.json_files import KINDS, read_json_file
 from clew.data.notes import Notes
 from clew.data.records import check_found
-from clew.data.values import Faulty, as_text, check_unicode, kind_of
+from clew.data.values import Faulty, as_text, check_unicode, value_kind
 
 SHAPE = '{"data": [{"paragraphs": [{"context": ..., "qas": [...]}]}]}'
 BEGINNING = re.compile(r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\[')
@@ -106,7 +106,7 @@ def checked_question(question: Any, passage: Any, texts: list[Any], starts: list
 def locate_answer(text: Any, start: Any, passage: str) -> Answer:
     if not isinstance(text, str) or not text.strip():
         raise Faulty(
-            "wrong kind", f"an answer must be a text, not {shown(text) if isinstance(text, str) else kind_of(text)}"
+            "wrong kind", f"an answer must be a text, not {shown(text) if isinstance(text, str) else value_kind(text)}"
         )
     check_unicode(text, "answer")
     if start is None:

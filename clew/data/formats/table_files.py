@@ -232,18 +232,18 @@ def converter(feature: Any) -> Value:
         return lambda value: names[value] if isinstance(value, int) and 0 <= value < len(names) else None
     if isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
         inner = converter(feature["feature"])
-        return lambda value: [inner(item) for item in value] if isinstance(value, list) else plain(value)
-    return plain
+        return lambda value: [inner(item) for item in value] if isinstance(value, list) else json_cell(value)
+    return json_cell
 
 
-def plain(value: Any) -> Any:
+def json_cell(value: Any) -> Any:
     """Convert a value to one of JSON: dates and decimal numbers become text, and bytes None."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [json_cell(item) for item in value]
     if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
+        return {name: json_cell(item) for name, item in value.items()}
     return None if isinstance(value, bytes) else str(value)
 
 

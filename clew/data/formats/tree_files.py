@@ -9,7 +9,7 @@ from clew.core.trees import Tree
 from clew.data.described import Columns, Field, Row, Shown, Use, text_field
 from clew.data.examples import LabelledTree, Parsed
 from clew.data.format import Format
-from clew.data.lines import opened
+from clew.data.lines import open_decoded
 from clew.data.notes import Notes
 from clew.data.records import Column
 from clew.data.syntax.trees import cleaned, format_tree, parse_lines, placed_trees
@@ -45,7 +45,7 @@ def tree_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
     """Yield trees as parsers learn them: without traces and function tags, under one root. If words and phrases of the
     first tree share labels, the labels are classes and the trees stay unchanged."""
     has_classes: bool | None = None
-    with opened(path) as lines:
+    with open_decoded(path) as lines:
         for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
             place = f"{path}:tree {number}"
             if has_classes is None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from clew.data.format import Format, table_rows
+from clew.data.format import Format, text_table_rows
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, as_number, check_found, header_columns
@@ -103,15 +103,15 @@ def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     if not USUAL.isdisjoint(names):
         return True
     below = [row for row in rows[1:] if len(row) == len(names)]
-    return any(all(map(is_number, column)) for column in zip(*below, strict=True))
+    return any(all(map(is_numeric, column)) for column in zip(*below, strict=True))
 
 
 def is_value(name: str) -> bool:
     """Whether a field cannot be the name of a column."""
-    return not name or len(name) > 40 or is_number(name)
+    return not name or len(name) > 40 or is_numeric(name)
 
 
-def is_number(field: str) -> bool:
+def is_numeric(field: str) -> bool:
     return field.strip().removeprefix("-").replace(".", "", 1).isdigit()
 
 
@@ -122,5 +122,9 @@ def is_tsv(lines: Sequence[str]) -> bool:
 
 
 TSV = Format(
-    about="tab-separated values", rows=table_rows(read_tsv), extensions=(".tsv", ".tab"), fits=is_tsv, records=read_tsv
+    about="tab-separated values",
+    rows=text_table_rows(read_tsv),
+    extensions=(".tsv", ".tab"),
+    fits=is_tsv,
+    records=read_tsv,
 )

@@ -13,7 +13,7 @@ from typing import Any
 from clew.core.errors import UserError
 from clew.core.files import open_file
 from clew.data.files.unpacking import BROKEN, largest_unpacked_size, unpacked_size_error
-from clew.data.format import Format, table_rows
+from clew.data.format import Format, text_table_rows
 from clew.data.formats.csv_files import LOOKED_AT, looks_like_data
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, as_number, check_found, header_columns
@@ -92,4 +92,6 @@ def load_openpyxl() -> Any:
         ) from None
 
 
-WORKBOOK = Format(about="an Excel workbook", rows=table_rows(read_workbook), kinds=("xlsx",), records=read_workbook)
+WORKBOOK = Format(
+    about="an Excel workbook", rows=text_table_rows(read_workbook), kinds=("xlsx",), records=read_workbook
+)

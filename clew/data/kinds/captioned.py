@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from pydantic import Field
 
 from clew.core.errors import unknown
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 from clew.data.corpora import CORPORA, read_corpus
 from clew.data.corpora.picture_contents import Captions
 from clew.data.examples import Captioned, Crop
@@ -16,7 +16,7 @@ from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
 from clew.data.pictures.picture_files import picture_size
 from clew.data.pictures.picture_readers import read_captioned
-from clew.data.pictures.references import name_in_folder, path_of
+from clew.data.pictures.references import name_in_folder, reference_name
 from clew.data.synthetic.scene_texts import captions, fixed_caption, paragraph, phrase_of
 from clew.data.synthetic.scenes import MOST_THINGS, SCENES, Part, Scene, across, scenes
 
@@ -131,7 +131,7 @@ def texts_of(scene: Scene, data: CaptionedData) -> tuple[str, ...]:
 
 def part_sizes(data: Drawn) -> dict[Part, int]:
     """Return the number of scenes in each part that has any, as if `size` scenes had been split."""
-    check_fits(4000 * data.size, f"{data.size:,} drawn scenes", "lower data.size")
+    check_memory(4000 * data.size, f"{data.size:,} drawn scenes", "lower data.size")
     valid, test = (
         max(1, round(share * data.size)) if share else 0 for share in (data.valid_fraction, data.test_fraction)
     )
@@ -149,7 +149,7 @@ def read_captioned_files(files: PartFiles, data: CaptionedData, notes: Notes) ->
 def captioned_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(path, caption), or (path, captions)."""
     for example in read_captioned(examples, notes=notes):
-        yield {"image": path_of(example.picture), "captions": list(example.captions)}
+        yield {"image": reference_name(example.picture), "captions": list(example.captions)}
 
 
 CAPTIONED = Kind(

@@ -13,7 +13,7 @@ from clew.data.kinds.kind import Kind, PartFiles, Parts, cut_files
 from clew.data.kinds.section import Column
 from clew.data.notes import Notes
 from clew.data.pictures.paragraph_readers import read_described
-from clew.data.pictures.references import path_of
+from clew.data.pictures.references import reference_name
 from clew.data.synthetic.scene_texts import paragraph_sentences, phrase_of
 from clew.data.synthetic.scenes import SCENES, Scene, across, boxes_across, scenes
 
@@ -72,7 +72,7 @@ def described_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, 
     """Yield (path, sentences), with boxes and phrases if there are any."""
     for example in read_described(examples, notes=notes):
         picture = example.picture
-        row: dict[str, Any] = {"image": path_of(picture.picture if isinstance(picture, Regions) else picture)}
+        row: dict[str, Any] = {"image": reference_name(picture.picture if isinstance(picture, Regions) else picture)}
         row["sentences"] = list(example.sentences)
         if isinstance(picture, Regions):
             row["boxes"] = [list(box) for box in picture.boxes]

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from clew.core.errors import UserError
 from clew.core.files import cache_folder
-from clew.data.corpora import find_corpus, holds_sentences, read_lines
+from clew.data.corpora import find_corpus, holds_sentences, read_corpus_lines
 from clew.data.example_splits import PARTS
 from clew.data.files.text_files import FIELD, TextSource, TextString, find_text
 from clew.data.kinds.section import Column, DataSection
@@ -81,7 +81,7 @@ def find_streamed(data: TextData) -> dict[str, TextSource]:
 def corpus_parts(name: str) -> Mapping[str, Path | TextSource]:
     """Return the text of a corpus. A corpus of sentences becomes lines, one for each sentence as a model reads it."""
     if holds_sentences(name):
-        return {part: TextString(text) for part, text in read_lines(name).items()}
+        return {part: TextString(text) for part, text in read_corpus_lines(name).items()}
     return {part: file for part, file in find_corpus(name)._asdict().items() if file is not None}
 
 

@@ -19,7 +19,7 @@ from clew.data.labelled_inputs import InputFiles
 from clew.data.notes import Notes
 from clew.data.pictures.picture_decoding import ENDINGS
 from clew.data.pictures.picture_files import picture_size
-from clew.data.pictures.references import PictureRef, check_folder, find_picture, path_of
+from clew.data.pictures.references import PictureRef, check_folder, find_picture, reference_name
 from clew.data.readers import FilePath, build_examples, listed_rows, table_rows, wrong_format
 from clew.data.records import Column, check_found
 from clew.data.values import Faulty, as_captions, as_text
@@ -157,6 +157,6 @@ PICTURE_FILES = InputFiles(
     at=lambda path: PictureRef(str(path)),
     find=named_picture,
     given=given_picture,
-    path=path_of,
+    path=reference_name,
     check=picture_size,
 )

@@ -83,7 +83,7 @@ def check_folder(folder: Path) -> Path:
     return folder
 
 
-def path_of(picture: Any) -> str:
+def reference_name(picture: Any) -> str:
     """Return the name of a picture for a data file."""
     if not isinstance(picture, PictureRef):
         raise UserError(

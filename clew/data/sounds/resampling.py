@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 
 ATTENUATION = 80.0
 """Attenuation in decibels of the frequencies above the lower Nyquist frequency."""
@@ -45,7 +45,7 @@ def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction
         raise UserError(f"zeros ({zeros}) must be at least {LEAST_ZEROS}")
     if up == down or not length:
         return samples
-    check_fits(
+    check_memory(
         8 * samples[..., :1].numel() * count, f"{count:,} samples at a rate of {to_rate}", "resample a piece at a time"
     )
     low = min(1.0, up / down)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError, shown
 from clew.core.files import open_file
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 from clew.data.lines import check_file
 from clew.data.sounds.wav_files import RIFF, read_frames, read_wave
 
@@ -64,13 +64,13 @@ class Stream(Protocol):
 def read_sound(path: Path | str, start: int | None = None, stop: int | None = None) -> Sound:
     """Read the samples of a file, or those from `start` up to, but not including, `stop`. A file that is not a sound
     raises a UserError with its name."""
-    with opened(Path(path)) as file:
+    with open_sound(Path(path)) as file:
         return read_stream(file, str(path), start, stop)
 
 
 def sound_length(path: Path | str) -> Length:
     """Return the number of frames and the rate of a file, from its header; no sample is read."""
-    with opened(Path(path)) as file:
+    with open_sound(Path(path)) as file:
         return stream_length(file, str(path))
 
 
@@ -82,7 +82,7 @@ def stream_length(file: BinaryIO, name: str) -> Length:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_sound(path: Path) -> Iterator[BinaryIO]:
     try:
         check_file(path)
         with open_file(path) as file:
@@ -101,7 +101,7 @@ def read_stream(file: BinaryIO, name: str, start: int | None = None, stop: int |
                 f"{name}: start ({first:,}) must be below stop ({last:,}), and both must be from 0 to"
                 f" {stream.frames:,}, its number of frames"
             )
-        check_fits(4 * (last - first), f"{name}: {last - first:,} samples", "read a piece of it with start and stop")
+        check_memory(4 * (last - first), f"{name}: {last - first:,} samples", "read a piece of it with start and stop")
         samples = read_mono(stream, name, first, last)
     is_finite = np.isfinite(samples)
     if not is_finite.all():

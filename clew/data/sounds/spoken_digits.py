@@ -23,7 +23,7 @@ from clew.core.files import open_file
 from clew.data.lines import check_file
 from clew.data.notes import Notes
 from clew.data.sounds.resampling import resample
-from clew.data.sounds.sound_files import Length, Sound, opened, read_stream, stream_length
+from clew.data.sounds.sound_files import Length, Sound, open_sound, read_stream, stream_length
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAME = re.compile(r"(\d)_([^_]+)_(\d+)\.wav")
@@ -55,7 +55,7 @@ class Recording(NamedTuple):
 
     def stored(self) -> io.BytesIO:
         """Return the file's bytes from the archive."""
-        with opened(self.archive) as file:
+        with open_sound(self.archive) as file:
             file.seek(self.start)
             return io.BytesIO(file.read(self.size))
 

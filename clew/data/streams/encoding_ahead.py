@@ -21,7 +21,7 @@ from tempfile import mkdtemp
 from threading import Event, Thread
 from typing import NamedTuple
 
-from clew.core.batches import part_of
+from clew.core.batches import slice_of_part
 from clew.core.errors import UserError
 from clew.core.files import private_folder
 from clew.data.caching.encoded import TokenFile
@@ -112,7 +112,7 @@ class EncodingAhead:
     def jobs(self, folder: Path, pending: deque[Window]) -> Iterator[Job]:
         for window in self.read():
             self.check_stop(0)
-            own = part_of(len(window.documents), self.part, self.parts)
+            own = slice_of_part(len(window.documents), self.part, self.parts)
             pieces = [close_document(Piece(document)) for document in window.documents[own]]
             window.documents = []
             pending.append(window)

@@ -64,7 +64,7 @@ class Pass:
         return self.length
 
 
-def give(data: Any, part: str) -> str:
+def register_iterable(data: Any, part: str) -> str:
     """Register an iterable for the run that is about to begin; return the name by which `blocks_of_iterable` finds
     it."""
     check_repeatable(data)

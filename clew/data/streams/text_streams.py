@@ -19,7 +19,7 @@ import numpy as np
 
 from clew.core.errors import UserError, counted
 from clew.core.files import open_file
-from clew.data.files.text_files import Piece, TextDocuments, TextSource, find_text, pieces_of
+from clew.data.files.text_files import Piece, TextDocuments, TextSource, document_pieces, find_text
 from clew.data.streams.blocks import Block, Rest, blocks_of
 from clew.data.streams.iterables import PREFIX, blocks_of_iterable
 
@@ -72,7 +72,7 @@ class TextStream:
     """Messages for the user."""
 
     def pieces(self) -> Iterator[Piece]:
-        return pieces_of([document] for block in self.blocks for document in block.documents())
+        return document_pieces([document] for block in self.blocks for document in block.documents())
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())

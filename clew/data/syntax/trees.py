@@ -17,7 +17,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree, bracketed, fold, walk
-from clew.data.lines import near, opened
+from clew.data.lines import near, open_decoded
 
 SUFFIXES = (".mrg", ".tree", ".trees", ".ptb")
 """What is read in a folder."""
@@ -73,14 +73,14 @@ def tree_files(path: Path) -> list[Path]:
 
 
 def trees_in(path: Path) -> list[Tree]:
-    with opened(path) as lines:
+    with open_decoded(path) as lines:
         return some((tree for tree, _ in parse_lines(lines, str(path))), str(path))
 
 
 def placed_trees(paths: Path | str) -> Iterator[tuple[Tree, str]]:
     """The trees of a file or a folder, each with its file and the line where it begins."""
     for file in tree_files(Path(paths).expanduser()):
-        with opened(file) as lines:
+        with open_decoded(file) as lines:
             yield from ((tree, f"{file}:{line}") for tree, line in parse_lines(lines, str(file)))
 
 
@@ -170,7 +170,7 @@ def unescape(word: str) -> str:
     return ESCAPE.sub(lambda found: READ_AS[found[0]], word) if "-" in word else word
 
 
-def words_of(text: str) -> list[str]:
+def tree_words(text: str) -> list[str]:
     """The words of a sentence with white space between them; -LRB- is read as in a tree."""
     return [unescape(word) for word in WORD.findall(text)]
 

@@ -3,7 +3,7 @@
 import random
 
 from clew.core.errors import UserError
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 from clew.data.examples import Answer, Question
 
 FACTS = "facts"
@@ -34,7 +34,7 @@ def synthetic_questions(size: int, seed: int, shortest: int, longest: int) -> li
             f"the number of facts goes from data.shortest ({shortest}) to data.longest ({longest}); the first must be"
             " at least 1 and at most the second"
         )
-    check_fits(2000 * size, f"{size:,} generated questions", "lower data.size")
+    check_memory(2000 * size, f"{size:,} generated questions", "lower data.size")
     draw = random.Random(f"{FACTS} {seed}")
     return [one_question(draw, draw.randint(shortest, longest), number) for number in range(1, size + 1)]
 

@@ -21,7 +21,7 @@ def coverage(shape: str, x: int, y: int, radius: int, side: int) -> np.ndarray:
     return covered
 
 
-def painted(
+def paint_layers(
     layers: Sequence[tuple[np.ndarray, tuple[int, int, int]]], side: int, ground: tuple[int, int, int]
 ) -> np.ndarray:
     """Paint colours over a background, each in proportion to its coverage; return bytes (side, side, 3)."""

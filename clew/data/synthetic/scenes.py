@@ -15,7 +15,7 @@ import numpy as np
 
 from clew.core.errors import UserError, unknown
 from clew.data.pictures.picture_decoding import Mode, in_mode
-from clew.data.synthetic.scene_drawing import coverage, painted
+from clew.data.synthetic.scene_drawing import coverage, paint_layers
 
 Part = Literal["train", "valid", "test"]
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Scene(NamedTuple):
         layers = [
             (coverage(thing.shape, thing.x, thing.y, thing.radius, self.side), thing.shade) for thing in self.things
         ]
-        return in_mode(painted(layers, self.side, self.ground), mode)
+        return in_mode(paint_layers(layers, self.side, self.ground), mode)
 
     def size(self) -> tuple[int, int]:
         """Return height and width."""

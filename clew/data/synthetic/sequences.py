@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from clew.core.errors import UserError, unknown
-from clew.core.memory import check_fits
+from clew.core.memory import check_memory
 
 LETTERS = "abcdefghijklmnopqrst"
 FILLER = "."
@@ -63,7 +63,7 @@ def synthetic_lines(name: str, size: int, seed: int, shortest: int, longest: int
             f"lengths go from data.shortest ({shortest}) to data.longest ({longest}); the first must be at least 1 and"
             " at most the second"
         )
-    check_fits(
+    check_memory(
         size * (200 + 4 * longest),
         f"{size:,} generated lines of up to {longest:,} symbols",
         "lower data.size or data.longest",

@@ -1,4 +1,4 @@
-"""The beginning of a language model's own corpus, for instruments without a given text."""
+"""The beginning of a language model's own corpus, for instruments if the user gives no text."""
 
 from clew.core.errors import UserError
 from clew.core.wording import argument
@@ -19,7 +19,7 @@ def has_corpus_text(subject: Subject) -> bool:
 def own_text(subject: Subject, part: str, characters: int) -> str:
     """Return the first characters of a part of the subject's corpus, at most `characters`."""
     if subject.run is None:
-        raise UserError(f"{subject.name} is a module and has no text of its own; give one (text=)")
+        raise UserError(f"{subject.name} is a module and has no text of its own; pass one as text=")
     return corpus_text(subject.run, part, characters)
 
 
@@ -32,5 +32,5 @@ def corpus_text(run: Run, part: str, characters: int) -> str:
         )
     except UserError as error:
         raise UserError(
-            f"{str(error).rstrip('.')}; that is the run's own text; give another with {argument('text')}"
+            f"{str(error).rstrip('.')}; this is the run's own text; pass another with {argument('text')}"
         ) from None

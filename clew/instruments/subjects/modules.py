@@ -1,8 +1,8 @@
 """Foreign modules for instruments: single layers and bodies, `torch.nn`, `transformers`. They are called with tensors
-as they take them, and watched by hooks.
+in the form that they take, and watched with hooks.
 
-Input is one row. Tokens are named by a tokenizer if there is one, else by their ids; vectors by their places.
-"""
+The input is one row. Tokens are named by a tokenizer if there is one, otherwise by their ids; vectors are named by
+their places."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError, shown
-from clew.inspection.layer_outputs import first_tensor, layer_outputs, rows_of
+from clew.inspection.layer_outputs import first_tensor, flatten_places, layer_outputs
 from clew.inspection.recording import intervene, record
 from clew.layers.recurrence.torch_recurrent import as_stack
 from clew.layers.sequence import SequenceLayer
@@ -40,15 +40,15 @@ class Call(NamedTuple):
 
 
 class AnyModule:
-    """Any torch module, called with `inputs`: a tensor, several in a tuple, or by name in a mapping. Without inputs, a
-    `tokenizer` encodes a text to token ids (1, length)."""
+    """Any torch module, called with `inputs`: a tensor, a tuple of tensors, or a mapping from names to tensors. Without
+    inputs, a `tokenizer` encodes a text to token ids (1, length)."""
 
     text_name = "text"
 
     def __init__(self, module: nn.Module, inputs: Any = None, tokenizer: Any = None):
         self.original = module
-        # Recurrences of torch.nn become clew layers with the same weights, since a fused kernel has no values inside to
-        # watch.
+        # Recurrences of torch.nn become clew layers with the same weights, since the values inside a fused kernel
+        # cannot be watched.
         self.module: Any = as_stack(module) if isinstance(module, nn.RNNBase) else module
         self.inputs = inputs
         self.tokenizer = tokenizer
@@ -69,7 +69,7 @@ class AnyModule:
         return Reading(self, model_input.text if self.inputs is None else "", tokens, ids, call)
 
     def call_of(self, model_input: ModelInput) -> Call:
-        """Return the arguments that the module is called with."""
+        """Return the arguments with which the module is called."""
         if self.inputs is not None:
             if model_input.text:
                 raise UserError("text= and inputs= exclude each other; give one of them")
@@ -99,7 +99,7 @@ class AnyModule:
         return call
 
     def called(self, call: Call, **more: Any) -> Any:
-        """Call the module; inputs that it cannot take are refused with its own error message."""
+        """Call the module. If it does not accept the inputs, raise a UserError with its own error message."""
         try:
             return self.module(*call.args, **{**call.kwargs, **more})
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
@@ -198,7 +198,8 @@ class AnyModule:
         embedding: str | None = None
         if is_ids(call.value) and not (embedding := self.entrance(reading)):
             raise UserError(
-                f"{self.name} looks ids up in no embedding table that is known, so there are no vectors to explain by"
+                f"{self.name} looks ids up in no embedding table that is known, so there are no vectors to explain by;"
+                " give it vectors as inputs="
             )
         what = f"entry {entry} of what {self.name} gives at place {place}"
         own = (True,) * len(reading.tokens)
@@ -227,14 +228,14 @@ class AnyModule:
 
 @dataclass(frozen=True)
 class ExplainedModule(Explained):
-    """A score of any module, row by row; vectors replace the output of its embedding table, or its input."""
+    """A score of any module, computed row by row. Vectors replace the output of its embedding table, or its input."""
 
     def vectors(self, inputs: Any = None) -> Tensor:
         if self.embedding is None:
-            return rows_of(self.inputs.value)
+            return flatten_places(self.inputs.value)
         with torch.no_grad(), record(self.module, self.embedding) as seen:
             self.score(self.inputs)
-        return rows_of(seen[self.embedding])
+        return flatten_places(seen[self.embedding])
 
     def of_vectors(self, x: Tensor) -> Tensor:
         return torch.cat([self.of_row(row) for row in x])
@@ -250,10 +251,10 @@ def as_call(inputs: Any) -> Call:
     if isinstance(inputs, Tensor):
         return Call((inputs,), {}, 0)
     if isinstance(inputs, Mapping):
-        named = {str(name): value for name, value in inputs.items()}
-        main = next((name for name, value in named.items() if isinstance(value, Tensor)), None)
+        by_name = {str(name): value for name, value in inputs.items()}
+        main = next((name for name, value in by_name.items() if isinstance(value, Tensor)), None)
         if main is not None:
-            return Call((), named, main)
+            return Call((), by_name, main)
     if isinstance(inputs, (tuple, list)) and inputs and isinstance(inputs[0], Tensor):
         return Call(tuple(inputs), {}, 0)
     raise UserError(

@@ -1,4 +1,4 @@
-"""The places of a run that can be recorded and changed by name, with `clew.record` and `clew.intervene`: taps inside
+"""The places of a run whose values `clew.record` and `clew.intervene` can record and change by name: taps inside
 layers, and the outputs of modules."""
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from clew.instruments.subjects.subject import Subject
 
 
 class PlaceOptions(TextOptions):
-    """Options: which places are listed."""
+    """The text, and the places to list."""
 
     pattern: str = Field(
         "", description="paths to list, with wildcards * and ?, such as *.gates.* or body.*; all taps by default"
@@ -36,10 +36,10 @@ def look_at_places(subjects: Sequence[Subject], options: PlaceOptions) -> View:
             reading.hidden()
         seen = recording.seen
     rows = [(path, kind_of(module), *(describe_calls(seen[path]) if seen else ())) for path, module in places.items()]
-    header = ("path", "shows", *(("shape", "least", "mean", "greatest") if seen else ()))
+    header = ("path", "shows", *(("shape", "minimum", "mean", "maximum") if seen else ()))
     parts: list[Part] = [Table(header, rows, "Places")]
     if not rows:
-        parts = [Note("This model has no taps; pattern=* lists its modules, each of which shows what it gives.")]
+        parts = [Note("This model has no taps; pattern=* lists its modules, each of which shows its output.")]
     about = f"{len(rows)} places" + ("" if seen else "; with a text also their shapes and values")
     facts: dict[str, Any] = {
         "places": [
@@ -51,11 +51,11 @@ def look_at_places(subjects: Sequence[Subject], options: PlaceOptions) -> View:
 
 
 def kind_of(module: torch.nn.Module) -> str:
-    return "a value inside its layer" if isinstance(module, Tap) else f"what a {type(module).__name__} gives"
+    return "a value inside its layer" if isinstance(module, Tap) else f"the output of a {type(module).__name__}"
 
 
 def describe_calls(calls: Sequence[Tensor]) -> tuple[Any, ...]:
-    """Return shape, least, mean and greatest value of the first call."""
+    """Return shape, minimum, mean and maximum of the first call."""
     if not calls:
         return "not called", "", "", ""
     values = calls[0].float()

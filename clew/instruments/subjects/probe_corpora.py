@@ -1,4 +1,4 @@
-"""Data for probes: words with tags, or sentences with labels, from a corpus by name. Knows no model."""
+"""Data for probes: words with tags, or sentences with labels, from a named corpus. This file knows no model."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,8 +26,7 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class ProbeCorpus:
-    """Sentences whose words, or which themselves, have labels: `labels` lists those of all words, or of all sentences,
-    in order."""
+    """Sentences with labels. `labels` lists the labels of all words, or of all sentences, in order."""
 
     name: str
     unit: str
@@ -58,7 +57,7 @@ class ProbeCorpus:
 
 
 def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
-    """Read the sentences and labels of a corpus with tags or labelled texts, with at most `limit` random sentences per
+    """Read the sentences and labels of a corpus with tags or labelled texts: at most `limit` random sentences per
     part."""
     if limit < 1:
         raise UserError(f"limit ({limit}) must be at least 1 sentence")

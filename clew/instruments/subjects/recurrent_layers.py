@@ -27,8 +27,8 @@ DIRECTIONS = {"forward_layer": "forward", "backward_layer": "backward", **{corne
 
 
 class RecurrentLayer(NamedTuple):
-    """`path` is that of its cell, `hidden` and `memory` are the places that show h and c; `memory` is None if the state
-    is only h. `gates` are the places of its gates by name, without the candidate."""
+    """`path` is the path of its cell; `hidden` and `memory` are the places that show h and c. `memory` is None if the
+    state is only h. `gates` are the places of its gates by name, without the candidate."""
 
     name: str
     path: str
@@ -44,8 +44,8 @@ class RecurrentLayer(NamedTuple):
 
     @property
     def keeping(self) -> str | None:
-        """The place of the gate that controls how much of its state a cell keeps between places, or None. None for
-        trees, grids and graphs, whose places do not follow one another."""
+        """The place of the gate that controls how much of its state a cell keeps from place to place. None if there is
+        no such gate, and for trees, grids and graphs, whose places are not in sequence."""
         return (
             next((self.gates[name] for name in KEEPING if name in self.gates), None)
             if isinstance(self.cell, Cell)
@@ -57,7 +57,7 @@ class RecurrentLayer(NamedTuple):
         return self.memory if of == "cell" and self.memory is not None else self.hidden
 
     def values(self, seen: Tensor) -> Tensor:
-        """Return the values of a tap for one row (places, units): of a grid row by row, of a graph those of the last
+        """Return the values of a tap for one row (places, units): for a grid row by row, for a graph those of the last
         round."""
         row = seen[0].float().cpu()
         if isinstance(self.cell, GridCell):
@@ -145,7 +145,7 @@ def why_not_recurrent(subject: Subject) -> str | None:
     return (
         None
         if recurrent_layers(subject.module)
-        else f"{subject.name} has no recurrent layer whose cells can be watched"
+        else f"{subject.name} has no recurrent layer with cells that can be watched"
     )
 
 

@@ -1,5 +1,5 @@
-"""Sentences for instruments, and a run's vectors of their words at every level. Shared by the instruments that compare
-words, layers and models."""
+"""Sentences for instruments, and a run's vectors of their words at every level. The instruments that compare words,
+layers and models share this file."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_lines
+from clew.data.corpora import find_corpus, get_corpus, holds_sentences, read_corpus_lines
 from clew.data.files.text_files import find_text, text_lines
 from clew.instruments.instrument import Choices, HeadsOff
 from clew.instruments.subjects.subject import Looked, Subject, subject_of
@@ -21,18 +21,19 @@ from clew.text.words import words_of
 
 OWN = "own"
 LONGEST_SENTENCE = 200
-"""The most words of a sentence. Longer ones are cut, since lines of running text may be whole paragraphs."""
+"""The maximum number of words of a sentence. Longer sentences are cut, since a line of running text may be a
+paragraph."""
 SEED = 1
 
 
 class SentenceOptions(Section):
-    """Which sentences the run reads."""
+    """The sentences that the run reads."""
 
     corpus: str = Field(
         "ewt-sample",
         description="a corpus by name, such as ewt-sample or tinyshakespeare; own: the run's validation part",
     )
-    sentences: int = Field(500, ge=2, le=20_000, description="how many sentences are read")
+    sentences: int = Field(500, ge=2, le=20_000, description="the number of sentences to read")
     pieces: Literal["first", "last", "mean"] = Field("last", description="which of a word's tokens represent it")
     off: HeadsOff = ()
 
@@ -45,7 +46,7 @@ def find_sentences(model: Looked, corpus: str, most: int) -> list[list[str]]:
     sentences = list(dict.fromkeys(tuple(words) for words in cut if len(words) > 1))
     if len(sentences) < 2:
         raise UserError(
-            f"corpus={corpus} has {len(sentences)} sentences of two words or more, and two are needed; name another"
+            f"corpus={corpus} has {len(sentences)} sentences of two words or more, but two are needed; name another"
             " corpus"
         )
     chosen = np.random.default_rng(SEED).permutation(len(sentences))[:most]
@@ -56,7 +57,7 @@ def corpus_lines(name: str) -> Iterator[str]:
     """Yield the sentences or lines of a corpus's validation part, or of its training part if it has none."""
     get_corpus(name)
     if holds_sentences(name):
-        parts = read_lines(name)
+        parts = read_corpus_lines(name)
         return iter(parts.get("valid", parts["train"]).splitlines())
     files = find_corpus(name)
     return text_lines(find_text(files.valid or files.train))
@@ -71,7 +72,7 @@ def own_texts(subject: Subject) -> Iterator[str]:
 
 
 def level_words(model: Looked, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[np.ndarray]:
-    """Return the vectors of all words (words, dim) at every level, the embedding first, of a subject, run or task; of
+    """Return the vectors of all words (words, dim) at every level of a subject, run or task, the embedding first; for
     an encoder-decoder those of the encoder."""
     body, reader = subject_of(model).offers.vectors()
     return [level.cpu().double().numpy() for level in word_vectors(body, reader, sentences, pieces)]

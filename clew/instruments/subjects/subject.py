@@ -1,5 +1,5 @@
-"""The Subject of an instrument: a named module and its capabilities, made from a run, a task without a run, or any
-torch module."""
+"""The Subject of an instrument: a named module and its capabilities, from a run, a task without a run, or any torch
+module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from clew.tasks.uses.writing import DecodingConfig
 
 @dataclass(frozen=True)
 class Subject:
-    """`module` runs and is watched by path. `offers` has the capabilities of `clew.tasks.offers`: the module itself if
-    it is a task, else an `AnyModule`. `name` is for pictures and messages. `run` is set if data, metrics or settings of
-    a run are available."""
+    """`module` is run, and watched by path. `offers` has the capabilities of `clew.tasks.offers`: it is the module
+    itself if that is a task, otherwise an `AnyModule`. `name` is for pictures and messages. `run` is set if data,
+    metrics or settings of a run are available."""
 
     name: str
     module: nn.Module
@@ -39,7 +39,7 @@ class Subject:
 
     @property
     def has_inputs(self) -> bool:
-        """Whether it has given inputs, so that no text is needed."""
+        """Whether it was created with inputs, so no text is needed."""
         return getattr(self.offers, "inputs", None) is not None
 
     @property
@@ -54,7 +54,7 @@ class Subject:
 
     @property
     def decoding(self) -> DecodingConfig:
-        """The decoding settings for its own target: greedy."""
+        """The settings for decoding its own target: greedy."""
         config = DecodingConfig() if self.run is None else self.run.config.decoding
         return config.model_copy(update={"method": "greedy"})
 
@@ -73,11 +73,11 @@ class Subject:
 
 
 Looked = Run | Subject | nn.Module
-"""What an instrument can look at: a run, a module, or a subject made from one."""
+"""What an instrument can look at: a run, a module, or a subject of one."""
 
 
 def subject_of(model: Looked, *, inputs: Any = None, tokenizer: Any = None) -> Subject:
-    """Make a subject from a run or a module; a foreign module needs `inputs` to read, or a `tokenizer` for texts."""
+    """Create the subject of a run or a module. A foreign module needs `inputs` to read, or a `tokenizer` for texts."""
     if isinstance(model, Subject):
         return model
     if isinstance(model, Run):
@@ -85,23 +85,23 @@ def subject_of(model: Looked, *, inputs: Any = None, tokenizer: Any = None) -> S
         return Subject(str(model.folder), model.task, model.task, model)
     module = plain_module(model)
     if not isinstance(module, nn.Module):
-        raise UserError(f"expected a run, its folder or a torch module to look into, found {shown(model)}")
+        raise UserError(f"expected a run, its folder or a torch module to look at, found {shown(model)}")
     name = type(module).__name__
     if offered(module):
         check_reads_itself(name, inputs, tokenizer)
         return Subject(name, module, module)
-    seen = AnyModule(module, inputs, tokenizer)
-    return Subject(name, seen.module, seen)
+    foreign = AnyModule(module, inputs, tokenizer)
+    return Subject(name, foreign.module, foreign)
 
 
 def check_reads_itself(name: str, inputs: Any, tokenizer: Any) -> None:
     for option, value in (("inputs", inputs), ("tokenizer", tokenizer)):
         if value is not None:
-            raise UserError(f"{name} has a tokenizer of its own and reads texts; give text=, and leave {option}= out")
+            raise UserError(f"{name} has its own tokenizer and reads texts; pass text=, and leave {option}= out")
 
 
 def subject_names(subjects: Sequence[Subject]) -> list[str]:
-    """Return distinct names for subjects: the last part of the folder, the whole path if that is ambiguous, and a
+    """Return distinct names for subjects: the last part of the folder, or the full path if that is ambiguous, with a
     number if a subject is repeated."""
     last = [subject.name if subject.folder is None else subject.folder.resolve().name for subject in subjects]
     names = [name if last.count(name) == 1 else subject.name for name, subject in zip(last, subjects, strict=True)]

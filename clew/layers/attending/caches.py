@@ -54,7 +54,7 @@ class Past(NamedTuple):
     cache: State
 
 
-def begin(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
+def start_cache(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
     """The first chunk of a row: causal attention over itself, and a cache that grows."""
     places = chunk.places
     index = places.index.expand(keys.shape[0], -1) if chunk.is_padded else None
@@ -85,7 +85,7 @@ class Grown(NamedTuple):
     def extend(self, keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
         # An exported program is made for a past of any length; an empty one must not become a case of its own.
         if not is_exporting() and bool(self.keys.shape[2] == 0):
-            return begin(keys, values, chunk)
+            return start_cache(keys, values, chunk)
         index = None
         if chunk.is_padded or self.index is not None:
             index = torch.cat([self.key_index, chunk.places.index.expand(keys.shape[0], -1)], 1)

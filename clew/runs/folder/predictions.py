@@ -44,11 +44,11 @@ def prediction_line(name: str, score: float, fields: Mapping[str, Any], statisti
 
 def read_predictions(folder: Path) -> dict[str, float] | None:
     """Return every example's score by its id; None if the run has no predictions."""
-    records = read_records(folder)
+    records = read_prediction_records(folder)
     return None if records is None else {str(record["id"]): float(record["score"]) for record in records}
 
 
-def read_records(folder: Path) -> list[dict[str, Any]] | None:
+def read_prediction_records(folder: Path) -> list[dict[str, Any]] | None:
     """Return every prediction with all its fields, in file order; None if the run has none."""
     path = folder / PREDICTIONS
     if not path.is_file():

@@ -54,10 +54,12 @@ class Summary:
         end = last_with(self.records, "best.step")
         if end is not None:
             scores = {
-                name.removeprefix("best."): value for name, value in numbers(end).items() if name.startswith("best.")
+                name.removeprefix("best."): value
+                for name, value in measured_numbers(end).items()
+                if name.startswith("best.")
             }
             return {name: value for name, value in scores.items() if name != "step"}
-        evaluations = [numbers(record) for record in self.records if "valid.loss" in numbers(record)]
+        evaluations = [measured_numbers(record) for record in self.records if "valid.loss" in measured_numbers(record)]
         if not evaluations:
             return {}
         chosen = f"valid.{self.measure}"
@@ -82,11 +84,11 @@ class Summary:
     def seconds(self) -> float | None:
         """Seconds of training so far, as last recorded. Older runs recorded them only at their end; before that they
         are computed from the logged speed. None without either."""
-        recorded = [record["seconds"] for record in map(numbers, self.records) if "seconds" in record]
+        recorded = [record["seconds"] for record in map(measured_numbers, self.records) if "seconds" in record]
         if recorded:
             return max(recorded)
         training, before, total = self.config.training, 0, 0.0
-        for record in map(numbers, self.records):
+        for record in map(measured_numbers, self.records):
             if record.get("tokens_per_second", 0) > 0:
                 total += (record["step"] - before) * training.batch_size * training.length / record["tokens_per_second"]
                 before = int(record["step"])
@@ -173,7 +175,7 @@ def last_with(records: list[dict[str, Any]], key: str) -> dict[str, Any] | None:
     return next((record for record in reversed(records) if key in record), None)
 
 
-def numbers(record: dict[str, Any]) -> dict[str, float]:
+def measured_numbers(record: dict[str, Any]) -> dict[str, float]:
     """Return the measured values of a record: its finite numbers."""
     return {name: value for name, value in record.items() if is_number(value)}
 

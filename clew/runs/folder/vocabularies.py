@@ -20,10 +20,10 @@ def save_vocabularies(folder: Path, vocabularies: dict[str, Any]) -> None:
 
 def load_vocabularies(folder: Path, config: Config) -> dict[str, Any]:
     """Load the vocabularies that the run's task needs."""
-    return {role: kind.load(folder / VOCABULARY / f"{role}.json") for role, kind in kinds_of(config).items()}
+    return {role: kind.load(folder / VOCABULARY / f"{role}.json") for role, kind in vocabulary_types(config).items()}
 
 
-def kinds_of(config: Config) -> dict[str, Any]:
+def vocabulary_types(config: Config) -> dict[str, Any]:
     """Return the type of each vocabulary by role."""
     kinds = dict(TASKS[config.task.name].vocabularies)
     if config.embedding.source is not None:

@@ -7,14 +7,14 @@ import yaml
 from clew.core.config import Section, field_names, warmup_steps
 from clew.core.reprs import first_paragraph
 from clew.runs.config import Config
-from clew.runs.settings.field_paths import paths
+from clew.runs.settings.field_paths import field_paths
 
 SCHEDULE, STEPS = "training.schedule", "training.steps"
 
 
 def fields_of(config: Config) -> dict[str, Any]:
     """Return every field's value by its full name; a part with its options is one value."""
-    return {".".join(path): value for path, value in paths(config.model_dump(mode="json"))}
+    return {".".join(path): value for path, value in field_paths(config.model_dump(mode="json"))}
 
 
 def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:

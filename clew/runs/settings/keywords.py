@@ -35,14 +35,16 @@ def settings_of(assignments: Sequence[str], keywords: Mapping[str, Any], argumen
         }.values()
     )
     for keyword, value in keywords.items():
-        path = path_of(keyword, arguments)
+        path = keyword_path(keyword, arguments)
         place = f"{keyword}={{...}}" if isinstance(value, Mapping) else keyword
-        fields += [(inner, f"{'.'.join(inner)}={as_json(leaf, keyword)}", place) for inner, leaf in leaves(path, value)]
+        fields += [
+            (inner, f"{'.'.join(inner)}={as_json(leaf, keyword)}", place) for inner, leaf in leaf_settings(path, value)
+        ]
     check_once(fields)
     return [text for _, text, _ in sorted(fields, key=lambda field: len(field[0]))]
 
 
-def path_of(keyword: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
+def keyword_path(keyword: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
     """Split a keyword: `model__cell__nonlinearity` -> ("model", "cell", "nonlinearity")."""
     path = tuple(keyword.split("__"))
     if path[0] in SECTIONS and all(path):
@@ -61,7 +63,7 @@ WHOLE = {("data", "label_map")}
 """Settings whose value is a dict with keys that the user chooses."""
 
 
-def leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def leaf_settings(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the path and value of every field in a dict; a part with its options ({"name": "gru", ...}) is one
     value."""
     if not isinstance(value, Mapping) or not value or path in WHOLE or (len(path) > 1 and "name" in value):
@@ -72,7 +74,7 @@ def leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...],
             raise UserError(
                 f"{'__'.join(path)}={{...}}: the name of a setting is a text such as 'dim', not {shown(name)}"
             )
-        yield from leaves((*path, *name.split(".")), inner)
+        yield from leaf_settings((*path, *name.split(".")), inner)
 
 
 def check_once(fields: Iterable[tuple[tuple[str, ...], str, str]]) -> None:

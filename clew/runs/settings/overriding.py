@@ -7,7 +7,7 @@ from typing import Any
 from clew.core.errors import UserError, shown
 from clew.models import MODELS
 from clew.runs.settings.explaining import dotted
-from clew.runs.settings.field_paths import paths
+from clew.runs.settings.field_paths import field_paths
 from clew.runs.settings.values import parse_assignment
 from clew.tasks import TASKS
 
@@ -38,7 +38,7 @@ def override(
 
 def overlay(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with nested overrides (of a YAML file) applied, by the same rules as assignments."""
-    return _apply(settings, paths(overrides))
+    return _apply(settings, field_paths(overrides))
 
 
 def _apply(

@@ -15,7 +15,7 @@ from clew.core.errors import UserError, counted
 from clew.core.identity import Known
 from clew.core.processes import first_alone, rank, sum_over_processes, world_size
 from clew.data.caching.encoded_documents import EncodedDocuments, encode_documents
-from clew.data.documents import Documents, joined, measure, plain_lines
+from clew.data.documents import Documents, joined, measure_documents, plain_lines
 from clew.data.files.measures import cacheable_digest
 from clew.data.files.text_files import TextString
 from clew.data.kinds.documents import DocumentsData, documents_named, find_documents
@@ -53,7 +53,7 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
         check_reach(task, training)
 
     def content(self, part: Documents) -> str | None:
-        return cacheable_digest(part, measure)
+        return cacheable_digest(part, measure_documents)
 
     def vocabularies(self, train: Documents, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Tokenizer]:
         return {TOKENIZER: tokenizers.of_text(train, framed=True)}

@@ -29,7 +29,7 @@ from clew.core.errors import named as named_label
 from clew.core.identity import Known
 from clew.core.processes import first_alone, from_all, rank, sum_over_processes, world_size
 from clew.data.caching.fingerprints import code_digest
-from clew.data.caching.parts import Part, gather, remembered, take
+from clew.data.caching.parts import Part, gather, remembered, select_rows
 from clew.data.example_splits import find_overlaps
 from clew.data.examples import LabelledInput
 from clew.data.kinds.kind import Kind, Parts
@@ -37,7 +37,7 @@ from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.metrics.bootstrap import Interval
-from clew.metrics.measures import LOWEST, in_words, named
+from clew.metrics.measures import LOWEST, in_words, measure_name
 from clew.metrics.score import Score
 from clew.metrics.statistics import Statistics
 from clew.tasks.learning import Batching, Encoding, Evaluation, Learning, PartFiles, Tokenizers
@@ -403,12 +403,12 @@ def judge_examples(
     }
     in_order = [results[row] for row in range(len(examples))]
     each = [loss for _, loss in in_order]
-    return score_of(
+    return score_predictions(
         task, examples, [prediction for prediction, _ in in_order], nats / (count or 1), evaluation.is_final, each
     )
 
 
-def score_of(
+def score_predictions(
     task: Any,
     examples: Sequence[Any],
     predictions: Sequence[Any],
@@ -436,7 +436,7 @@ def score_of(
     intervals = task.intervals(examples, predictions)
     if intervals:
         interval_texts = ", ".join(
-            f"{named(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items()
+            f"{measure_name(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items()
         )
         text += f"; 95 % intervals: {interval_texts}"
     report = task.report(examples, predictions)
@@ -468,7 +468,7 @@ def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
 
 def with_end(part: Sequence[Any], end: str) -> Sequence[Any]:
     """Return the examples whose ids end with `end`."""
-    return take(part, np.flatnonzero([example.id.endswith(end) for example in part]))
+    return select_rows(part, np.flatnonzero([example.id.endswith(end) for example in part]))
 
 
 def evaluation_budget(training: Batching) -> int:

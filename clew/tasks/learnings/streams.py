@@ -15,7 +15,7 @@ from clew.core.batches import Batches, to_device
 from clew.core.config import TaskSection
 from clew.core.errors import UserError, counted
 from clew.core.identity import Known
-from clew.core.processes import first_alone, share_of, sum_over_processes, world_size
+from clew.core.processes import first_alone, rows_of_process, sum_over_processes, world_size
 from clew.data.caching.encoded import TokenFile, encode_corpus
 from clew.data.files.measures import cacheable_digest
 from clew.data.files.text_files import TextSource, text_lines
@@ -112,7 +112,7 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
             progress=evaluation.progress,
             most_tokens=evaluation.most_tokens,
         )
-        return None if likelihood is None else score_of(likelihood, task.tokenizer.unit)
+        return None if likelihood is None else score_likelihood(likelihood, task.tokenizer.unit)
 
     def known(self, task: Any, part: TextSource, encoded: Callable[[], TokenFile | StreamedText]) -> KnownText:
         def tokens() -> TokenFile:
@@ -228,7 +228,7 @@ def evaluate(
         for number in range(num_batches):
             if interrupted() and world_size() == 1:
                 return None
-            share, is_real = share_of(plan.batch(text.tokens, number, apart=text.apart))
+            share, is_real = rows_of_process(plan.batch(text.tokens, number, apart=text.apart))
             batch = to_device(share, device)
             with autocast():
                 terms, new_state = model(batch, None if batch.fresh else state)
@@ -254,7 +254,7 @@ def as_predicted(task: Any, text: TokenFile) -> TokenFile:
     return replace(text, tokens=task.named(np.asarray(text.tokens))) if hasattr(task, "named") else text
 
 
-def score_of(likelihood: Likelihood, unit: str) -> Score:
+def score_likelihood(likelihood: Likelihood, unit: str) -> Score:
     measures = {
         "loss": likelihood.loss,
         "perplexity": likelihood.perplexity,

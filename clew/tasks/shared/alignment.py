@@ -104,7 +104,7 @@ def layer_number(layer: int | None, count: int) -> int:
     return layer - 1 if layer > 0 else count + layer
 
 
-def tokens_of(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
+def displayed_tokens(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
     """Return the tokens of a text that was encoded to these ids or decoded from them. A generated text may be encoded
     to other ids than the generated ones; a token that is part of a character then stands for the whole character."""
     encoded, spans = tokenizer.encode_with_offsets(text)

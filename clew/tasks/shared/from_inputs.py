@@ -17,7 +17,7 @@ from clew.core.modes import evaluating
 from clew.data.plans import batches_by_length
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.tasks.offers import ModelInput, Reading
-from clew.tasks.shared.alignment import Tokens, tokens_of, with_marks
+from clew.tasks.shared.alignment import Tokens, displayed_tokens, with_marks
 from clew.tasks.shared.input_lengths import file_in
 from clew.tasks.shared.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, without
 from clew.tasks.uses.explaining import Explained
@@ -111,7 +111,7 @@ class WritesFromInput(SequenceToSequence):
 
     def named_sides(self, model_input: ModelInput, sides: Any) -> tuple[Tokens, Tokens]:
         names = self.reader.places(model_input.text, sides.source.length)
-        target = tokens_of(self.target, model_input.target or "", sides.target)
+        target = displayed_tokens(self.target, model_input.target or "", sides.target)
         return Tokens(names, names, [*range(len(names))]), with_marks(target, [], [self.target.token(self.end)])
 
     def source_layout(self, model_input: ModelInput, sides: Any) -> Layout:

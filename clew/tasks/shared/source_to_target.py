@@ -18,7 +18,7 @@ from clew.layers.shapes.pyramid import at_every_place, shared_out
 from clew.sources.words import SourceReader
 from clew.tasks.learnings.examples import ExampleTask
 from clew.tasks.offers import Begun, Carried, Expected, Levels, ModelInput, Predicted, Reading, TextBody, TokenScores
-from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, tokens_of, with_marks
+from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, displayed_tokens, with_marks
 from clew.tasks.shared.reading import levels_of, no_text
 from clew.tasks.uses.explaining import Explained, chosen_token
 from clew.tasks.uses.writing import DecodingConfig, filtered_as
@@ -80,8 +80,8 @@ class ReadsAndWrites(ExampleTask):
     def named_sides(self, model_input: ModelInput, sides: "Sides") -> tuple[Tokens, Tokens]:
         """Return the tokens at each place of a source and of its target."""
         before, after = self.around(model_input.into)
-        source = tokens_of(self.source, model_input.text, sides.source[len(before) : -len(after)])
-        target = tokens_of(self.target, model_input.target or "", sides.target)
+        source = displayed_tokens(self.source, model_input.text, sides.source[len(before) : -len(after)])
+        target = displayed_tokens(self.target, model_input.target or "", sides.target)
         marks = ([self.source.token(id) for id in ids] for ids in (before, after))
         return with_marks(source, *marks), with_marks(target, [], [self.target.token(self.end)])
 

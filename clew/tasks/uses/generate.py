@@ -11,7 +11,7 @@ from pydantic import Field
 from clew.core.errors import UserError, shown
 from clew.core.wording import argument, argument_name
 from clew.metrics.diversity import distinct, repetition
-from clew.tasks.translation import confidence_of
+from clew.tasks.translation import translation_confidence
 from clew.tasks.use import Answered, Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.uses.drafting import PROMPT
 from clew.tasks.uses.generation import Generated, RefusedPrompt, generate_rows, stream
@@ -152,7 +152,7 @@ GENERATE: Use[TextRow, list[Generated]] = Use(
     local=("measure", "draft"),
     beside=draft_run,
     remarks=diversity,
-    watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=confidence_of),
+    watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=translation_confidence),
     help="""Continue every TEXT. Without TEXT, a new text begins: after the end-of-document token, if the model was
 trained with one; else after an empty line, if the model has learnt that empty lines separate paragraphs; else after
 a newline. A single sample is shown while it is written.

@@ -9,7 +9,7 @@ import pytest
 
 from clew.cli.look import show
 from clew.cli.main import verb_parser
-from clew.cli.terminal.paint import FEW, MANY, TRUE, Painted, colours_of, painted
+from clew.cli.terminal.paint import FEW, MANY, TRUE, Painted, colour_background, colours_of
 from clew.cli.terminal.screen import screens
 from clew.cli.terminal.view_text import view_lines
 from clew.drawing.colours import DARK, LIGHT, contrast
@@ -51,7 +51,9 @@ def test_a_text_on_colours_is_the_text(colours: int) -> None:
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 @pytest.mark.parametrize("strength", [-1.0, -0.5, 0.1, 0.5, 1.0])
 def test_letters_can_be_read_on_every_colour(theme: dict[str, str], strength: float) -> None:
-    found = re.search(r"48;2;(\d+);(\d+);(\d+);38;2;(\d+);(\d+);(\d+)m", painted("word", strength, TRUE, theme))
+    found = re.search(
+        r"48;2;(\d+);(\d+);(\d+);38;2;(\d+);(\d+);(\d+)m", colour_background("word", strength, TRUE, theme)
+    )
     assert found is not None
     paper, ink = ("#" + "".join(f"{int(part):02x}" for part in found.groups()[at : at + 3]) for at in (0, 3))
     assert contrast(paper, ink) >= 4.5

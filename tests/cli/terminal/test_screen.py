@@ -14,7 +14,7 @@ import pytest
 
 from clew.cli.main import main
 from clew.cli.terminal.bar import Bar
-from clew.cli.terminal.screen import shown
+from clew.cli.terminal.screen import escape_controls
 from clew.cli.verbs import ANSWERS, VERBS
 from clew.core.files import write_json
 from clew.recipes.running import run_recipe
@@ -186,7 +186,7 @@ def test_answers_are_exact_in_a_pipe_and_shown_on_a_terminal(
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", terminal)
         main(["tag", "runs/tag", "--tokenised", f"Ada{EVIL} left"])
-    assert terminal.getvalue() == shown(piped.out)
+    assert terminal.getvalue() == escape_controls(piped.out)
 
 
 def test_json_on_a_terminal_is_the_same_json(clew: Clew, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +201,8 @@ def test_json_on_a_terminal_is_the_same_json(clew: Clew, place: Path, monkeypatc
 
 def test_what_is_no_command_to_a_terminal_is_left_as_it_is() -> None:
     text = "naïve 中文 \u0645\u06cc\u200c\u062e 👩\u200d👩\u200d👦 a\u00a0b\tc\n"
-    assert shown(text) == text
-    assert shown("a\rb\x85c\u2066d\udc9be") == r"a\rb\u0085c\u2066d\udc9be"
+    assert escape_controls(text) == text
+    assert escape_controls("a\rb\x85c\u2066d\udc9be") == r"a\rb\u0085c\u2066d\udc9be"
 
 
 def test_what_is_said_above_a_progress_bar_is_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:

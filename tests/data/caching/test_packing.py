@@ -3,7 +3,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from clew.data.caching.packing import Packer, Unpackable, Unpacker, class_named, name_of
+from clew.data.caching.packing import Packer, Unpackable, Unpacker, class_name, class_named
 from clew.data.examples import Answer, LabelledTree, Question, Sentence
 from clew.sources.words import EncodedWords
 
@@ -66,7 +66,7 @@ def test_what_is_not_made_of_strings_and_numbers_cannot_be_packed():
 
 
 def test_a_class_whose_fields_have_changed_is_another():
-    name = name_of(Sentence)
+    name = class_name(Sentence)
     assert class_named(name) is Sentence
     assert class_named(name.replace("words,tags", "tags,words")) is None
     assert class_named(name.removesuffix(f",{Sentence._fields[-1]}")) is None

@@ -16,7 +16,7 @@ from clew.data.caching import encoded
 from clew.data.caching.encoded import encode_corpus, load_tokens
 from clew.data.files import measures, text_files
 from clew.data.files.measures import cached_extent
-from clew.data.files.text_files import Piece, TextFiles, find_text, measure
+from clew.data.files.text_files import Piece, TextFiles, find_text, measure_text
 from clew.data.plans import window_evaluation_plan
 from clew.data.splits import split_text
 from clew.text.train import train_bpe, train_character
@@ -192,13 +192,13 @@ def test_large_files_are_read_again_only_when_they_change(tmp_path, monkeypatch)
     source = find_text(path)
     part = split_text(source, cache=tmp_path / "cache")["train"]
     first = cached_extent(source, tmp_path / "cache"), cached_extent(part, tmp_path / "cache")
-    assert first == (measure(source), measure(part))
-    monkeypatch.setattr(measures, "measure", lambda source: pytest.fail("read again"))
+    assert first == (measure_text(source), measure_text(part))
+    monkeypatch.setattr(measures, "measure_text", lambda source: pytest.fail("read again"))
     assert (cached_extent(source, tmp_path / "cache"), cached_extent(part, tmp_path / "cache")) == first
     monkeypatch.undo()
     monkeypatch.setattr(measures, "LARGE", 1)
     path.write_text("one too")
-    assert cached_extent(source, tmp_path / "cache") == measure(source) != first[0]
+    assert cached_extent(source, tmp_path / "cache") == measure_text(source) != first[0]
     os.utime(path, (1, 1))
     message = "a.txt: it changed while it was read"
     with pytest.raises(UserError, match=message):

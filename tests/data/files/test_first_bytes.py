@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from clew.core.errors import UserError
-from clew.data.files.first_bytes import FOREIGN, kind_of
+from clew.data.files.first_bytes import FOREIGN, detect_kind
 from clew.data.lines import read_lines
 from tests.data.written import refusal, write
 
@@ -137,7 +137,7 @@ def test_what_is_no_text_is_named_whatever_it_is_called(kind: str, name: str, tm
     ],
 )
 def test_a_text_that_begins_like_a_format_is_text(text: str, tmp_path: Path) -> None:
-    assert kind_of(text.encode()) is None
+    assert detect_kind(text.encode()) is None
     assert list(read_lines(write(tmp_path / "a.txt", text))) == [text]
 
 

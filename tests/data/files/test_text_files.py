@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.data.files import text_files
-from clew.data.files.text_files import Piece, TextFiles, TextString, beginning, find_text, measure
+from clew.data.files.text_files import Piece, TextFiles, TextString, beginning, find_text, measure_text
 from clew.text.train import TOKENIZERS
 
 TEXT = "the cat sat on the mat\nthe dog sat on  the log\n\nwhat, no cat?\n"
@@ -63,16 +63,16 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path):
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
 def test_a_measure_does_not_depend_on_the_pieces(text):
-    whole = measure(TextString(text))
+    whole = measure_text(TextString(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "PIECE", 3)
-        assert measure(TextString(text)) == whole
+        assert measure_text(TextString(text)) == whole
 
 
 def test_two_documents_are_not_one(tmp_path):
     apart = find_text([write(tmp_path / "a.txt", "a\n"), write(tmp_path / "b.txt", "b\n")])
-    assert measure(apart).num_characters == 4
-    assert measure(apart).digest != measure(TextString("a\nb\n")).digest
+    assert measure_text(apart).num_characters == 4
+    assert measure_text(apart).digest != measure_text(TextString("a\nb\n")).digest
 
 
 def test_a_missing_file_is_told_with_what_is_near(tmp_path):

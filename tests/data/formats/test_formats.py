@@ -8,7 +8,7 @@ from clew.cli.options.lines import is_table
 from clew.core.errors import UserError
 from clew.data.corpora.samples import sample_path
 from clew.data.descriptions import describe
-from clew.data.format import Format, table_rows
+from clew.data.format import Format, text_table_rows
 from clew.data.formats import FORMATS, detect_format, find_format
 from clew.data.formats.json_files import list_rows
 from clew.data.lines import read_lines
@@ -98,7 +98,7 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
             yield Record({"words": list(words), "tags": list(tags)}, str(path), number)
 
     has_bar = lambda lines: any("|" in line for line in lines)  # noqa: E731
-    bars = Format("fields between bars", table_rows(read), (".pipe",), has_bar, records=read)
+    bars = Format("fields between bars", text_table_rows(read), (".pipe",), has_bar, records=read)
     monkeypatch.setitem(FORMATS, "pipe", bars)
     monkeypatch.setitem(
         FORMATS,

@@ -74,6 +74,21 @@ def test_what_is_no_such_tar_is_refused(tmp_path):
         read_navec(tmp_path / "none.tar")
 
 
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"no gzip", r"bad.tar: vocab.bin cannot be unpacked \(.*\); copy the file again"),
+        (
+            gzip.compress(struct.pack("<2I", 1, 2) + b"\xff\xfe", mtime=0),
+            "bad.tar: the words in vocab.bin are not UTF-8; copy the file again",
+        ),
+    ],
+)
+def test_words_that_cannot_be_read_are_refused(tmp_path, content, sentence):
+    with pytest.raises(UserError, match=sentence):
+        read_navec(write(tmp_path / "bad.tar", {**members(), "vocab.bin": content}))
+
+
 def test_words_that_unzip_to_a_multiple_of_their_size_are_refused(tmp_path):
     write(tmp_path / "bomb.tar", {**members(), "vocab.bin": gzip.compress(bytes(2**27), mtime=0)})
     with pytest.raises(UserError, match=r"bomb.tar: unpacks to more than 100 times its size"):

@@ -16,7 +16,7 @@ from clew.data.files.text_files import find_text
 from clew.data.formats import detect_format, table_files
 from clew.data.formats.table_files import read_table, table_columns
 from clew.data.readers import read_labelled, read_pairs, read_sentences
-from clew.data.uses import find_use
+from clew.data.uses import guess_use
 from tests.data.written import refusal, write
 
 pa = pytest.importorskip("pyarrow")
@@ -179,7 +179,7 @@ def test_a_folder_of_parquet_is_one_table_and_one_text(tmp_path: Path) -> None:
     assert [example.text for example in read_labelled(tmp_path)] == [row["text"] for row in ROWS[:30]]
     assert "".join(find_text(tmp_path)) == "\n".join(row["text"] for row in ROWS[:30])
     description = describe(tmp_path)
-    use = find_use(description)
+    use = guess_use(description)
     assert description.num_records == 30 and use is not None
     assert (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
 

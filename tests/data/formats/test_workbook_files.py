@@ -11,7 +11,7 @@ from clew.data.descriptions import describe
 from clew.data.formats import workbook_files
 from clew.data.formats.workbook_files import read_workbook
 from clew.data.readers import read_labelled
-from clew.data.uses import find_use
+from clew.data.uses import guess_use
 from tests.data.written import refusal
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -65,7 +65,7 @@ def test_a_workbook_without_a_header_has_numbered_columns(tmp_path: Path) -> Non
 def test_a_workbook_is_described_with_a_command(tmp_path: Path) -> None:
     rows = [[f"a text of words {number}", ["yes", "no"][number % 2]] for number in range(20)]
     description = describe(book(tmp_path / "a.xlsx", [["text", "label"], *rows]))
-    use = find_use(description)
+    use = guess_use(description)
     assert description.format == "xlsx" and use is not None
     assert (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
 

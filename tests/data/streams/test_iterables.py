@@ -7,7 +7,7 @@ import pytest
 from torch.utils.data import IterableDataset
 
 from clew.data.streams import iterables
-from clew.data.streams.iterables import GIVEN, Items, Pass, blocks_of_iterable, give
+from clew.data.streams.iterables import GIVEN, Items, Pass, blocks_of_iterable, register_iterable
 from tests.data.written import refusal
 
 
@@ -17,7 +17,9 @@ def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def documents(data: Any) -> list[str]:
-    return [text for block in blocks_of_iterable(give(data, "train"), "text") for text in block.documents()]
+    return [
+        text for block in blocks_of_iterable(register_iterable(data, "train"), "text") for text in block.documents()
+    ]
 
 
 class Again:
@@ -63,9 +65,9 @@ def test_datasets_of_other_libraries_are_read() -> None:
 
 
 def test_items_by_number_are_blocks_and_an_iterable_is_one() -> None:
-    found = blocks_of_iterable(give(Numbered(), "train"), "text")
+    found = blocks_of_iterable(register_iterable(Numbered(), "train"), "text")
     assert [(type(block), block.size) for block in found] == [(Items, 1000), (Items, 1000), (Items, 500)]
-    (block,) = blocks_of_iterable(give(pages, "train"), "text")
+    (block,) = blocks_of_iterable(register_iterable(pages, "train"), "text")
     assert isinstance(block, Pass) and block.characters() == len("the first page" + "the second page")
 
 
@@ -75,7 +77,7 @@ def test_a_long_iterable_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch)
             yield "again and again "
 
     monkeypatch.setattr(iterables, "MOST_COUNTED", 1000)
-    assert blocks_of_iterable(give(endless, "train"), "text")[0].characters() == float("inf")
+    assert blocks_of_iterable(register_iterable(endless, "train"), "text")[0].characters() == float("inf")
 
 
 def test_a_table_in_memory_is_read_row_by_row() -> None:
@@ -85,7 +87,7 @@ def test_a_table_in_memory_is_read_row_by_row() -> None:
 
 def test_what_cannot_be_read_twice_is_refused_with_what_to_give() -> None:
     assert (
-        refusal(lambda: give(pages(), "train"))
+        refusal(lambda: register_iterable(pages(), "train"))
         == "data= is a generator, which can be read only once, but a stream is read again in every epoch and after"
         " every resume; pass the function that makes it (data=pages instead of data=pages()), or omit data.stream to"
         " store the texts on disk"
@@ -96,7 +98,7 @@ def test_what_cannot_be_read_twice_is_refused_with_what_to_give() -> None:
     )
     sentence = "data= is a function that returned 3, but it must return an iterator of texts; let it yield them"
     assert refusal(lambda: documents(lambda: 3)) == sentence
-    assert refusal(lambda: give(7, "train")).startswith(
+    assert refusal(lambda: register_iterable(7, "train")).startswith(
         "data= is 7, but a stream must be a function that returns an iterator of texts, or an"
     )
 

@@ -13,11 +13,11 @@ from clew.data.syntax.trees import (
     parse_tree,
     parse_trees,
     read_trees,
+    tree_words,
     with_root,
     without_functions,
     without_root,
     without_traces,
-    words_of,
     write_trees,
 )
 from tests.core.trees import nested, phrases
@@ -232,7 +232,7 @@ def test_only_the_root_is_written_without_a_label():
 
 def test_the_words_of_a_sentence_are_read_as_those_of_a_tree():
     text = "a\u00a0b -LRB- c,d \t-RRB-  ."
-    assert words_of(text) == ["a\u00a0b", "(", "c,d", ")", "."]
+    assert tree_words(text) == ["a\u00a0b", "(", "c,d", ")", "."]
     tree = parse_tree(f"(S {' '.join(f'(X {word})' for word in text.split(' ') if word.strip())})")
-    assert tree.words == words_of(text)
-    assert words_of(" \n") == []
+    assert tree.words == tree_words(text)
+    assert tree_words(" \n") == []

@@ -132,7 +132,7 @@ def test_every_instrument_that_reads_a_module_draws_it_and_the_others_say_what_i
     for instrument in INSTRUMENTS:
         if instrument not in known:
             with pytest.raises(
-                UserError, match=f"'{instrument}' has nothing to see here: .*; instruments that read it: tokens, "
+                UserError, match=f"'{instrument}' cannot look at this: .*; instruments that can: tokens, "
             ):
                 clew.look(module, instrument, inputs=inputs)
         elif (name, instrument) != ("nn.Transformer", "gradients"):
@@ -327,7 +327,7 @@ def test_a_task_of_ones_own_is_read_by_every_instrument_that_reads_and_offers_wh
     assert attention[0] == attention[1]
     assert clew.look(task, "prediction", text="the walls").title == "Prediction: long"
     with pytest.raises(
-        UserError, match="OwnTask gives no probability to a token; instruments that read it: tokens, gradients"
+        UserError, match="OwnTask gives no probability to a token; instruments that can: tokens, gradients"
     ):
         clew.look(task, "surprisal", text="the walls")
 
@@ -340,6 +340,17 @@ def test_subjects_are_named_apart():
     assert set(both.facts) == {"LSTM", "GRU"}
 
 
+class OneHot(nn.Module):
+    """Looks its vectors up in no table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(6, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.map(nn.functional.one_hot(ids, 6).float())
+
+
 class Counts(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x.sum()
@@ -348,7 +359,7 @@ class Counts(nn.Module):
 @pytest.mark.parametrize(
     ("model", "instrument", "given", "sentence"),
     [
-        (3, "levels", {}, "expected a run, its folder or a torch module to look into, found 3"),
+        (3, "levels", {}, "expected a run, its folder or a torch module to look at, found 3"),
         ("lstm", "levels", {}, "LSTM reads tensors; give inputs= as it takes them, or text= with a tokenizer="),
         (
             "lstm",
@@ -363,13 +374,13 @@ class Counts(nn.Module):
             "lstm",
             "attention",
             {"inputs": vectors()},
-            "LSTM has no attention, and so no heads; instruments that read it: tokens, cells",
+            "LSTM has no attention, and so no heads; instruments that can: tokens, cells",
         ),
         (
             "lstm",
             "surprisal",
             {"inputs": vectors()},
-            "LSTM gives no probability to a token; instruments that read it: tokens, cells",
+            "LSTM gives no probability to a token; instruments that can: tokens, cells",
         ),
         ("lstm", "curves", {"inputs": vectors()}, "LSTM is a module, not a run with a log"),
         (
@@ -406,13 +417,13 @@ class Counts(nn.Module):
             "encoder",
             "ablation",
             {"inputs": vectors(), "heads": ["1.1"]},
-            "can be seen, but not switched off from outside; instruments",
+            "can be watched, but not switched off from outside; instruments",
         ),
         (
             "encoder",
             "attention",
             {"inputs": vectors(), "off": ["1.1"]},
-            "can be seen, but not switched off from outside; leave off= out",
+            "can be watched, but not switched off from outside; leave off= out",
         ),
         (
             "encoder",
@@ -449,7 +460,7 @@ class Counts(nn.Module):
             "table",
             "levels",
             {"text": "the", "target": "a", "tokenizer": Tokenizer()},
-            "Embedding reads one text and writes none",
+            "Embedding reads a text and writes none",
         ),
         (
             "table",
@@ -467,13 +478,20 @@ class Counts(nn.Module):
             "run",
             "levels",
             {"inputs": IDS},
-            "runs/gpt has a tokenizer of its own and reads texts; give text=, and leave inputs= out",
+            "runs/gpt has its own tokenizer and reads texts; pass text=, and leave inputs= out",
         ),
         (
             "task",
             "levels",
             {"text": "the", "tokenizer": Tokenizer()},
-            "LanguageModel has a tokenizer of its own and reads texts",
+            "LanguageModel has its own tokenizer and reads texts",
+        ),
+        (
+            "one hot",
+            "attribution",
+            {"inputs": IDS},
+            "OneHot looks ids up in no embedding table that is known, so there are no vectors to explain by; give it"
+            " vectors as inputs=",
         ),
         (
             "encoder",
@@ -504,6 +522,7 @@ def test_what_cannot_be_looked_at_is_one_sentence(model, instrument, given, sent
         "encoder": encoder(),
         "table": nn.Embedding(6, 8),
         "counts": Counts(),
+        "one hot": OneHot(),
         "halves": nn.Transformer(8, 2, 1, 1, 16, batch_first=True),
         "run": small_run("gpt"),
         "task": small_run("gpt").task,

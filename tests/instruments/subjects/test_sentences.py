@@ -84,7 +84,7 @@ def test_occurrences_of_a_word_have_their_sentences(runs):
     assert len(points.texts[0]) == 12 and all("[the]" in text.lower() for text in points.texts[0])
     for word, sentence in (
         ("", "occurrences needs one word, such as word=bank, not"),
-        ("zyzzyva", "in 0 sentences"),
+        ("zyzzyva", "in 0 sentences of .*, but at least two are needed; choose another word or corpus"),
         ("a b", "occurrences needs one word, such as word=bank, not"),
     ):
         with pytest.raises(UserError, match=sentence):
@@ -98,7 +98,9 @@ def test_layers_of_two_models_are_compared_word_by_word(runs):
     np.testing.assert_allclose(np.diag(same.facts["cka"]), 1)
     other = look([runs["bert"], runs["elmo"]], "cka", {"sentences": 20})
     assert np.shape(other.facts["cka"]) == (3, 3) and 0 <= np.min(other.facts["cka"]) <= np.max(other.facts["cka"]) < 1
-    with pytest.raises(UserError, match="layers are compared within one run, or between two, not 3; name one or two"):
+    with pytest.raises(
+        UserError, match="layers are compared within one run or between two runs, not 3; name one or two"
+    ):
         look([runs["bert"], runs["gpt"], runs["elmo"]], "cka", {"sentences": 20})
 
 
@@ -107,7 +109,7 @@ def test_a_corpus_of_one_sentence_is_refused(runs, tmp_path: Path, monkeypatch: 
     write_text(tmp_path, "the red fox\nowl\nowl\nowl\n", "text.txt")
     with pytest.raises(
         UserError,
-        match="corpus=own has . sentences of two words or more, and two are needed; name another corpus",
+        match="corpus=own has . sentences of two words or more, but two are needed; name another corpus",
     ):
         look(runs["gpt"], "cka", {"corpus": "own"})
 
@@ -125,7 +127,7 @@ def test_heads_are_compared_by_what_they_look_at(runs):
     assert without["divergence"][1][2] != pytest.approx(
         divergence[2, 3], rel=1e-6
     )  # what stands above it looks elsewhere
-    with pytest.raises(UserError, match="no two heads of one kind are left to compare; switch fewer off"):
+    with pytest.raises(UserError, match="fewer than two heads of each kind are left to compare; switch fewer off"):
         look(runs["gpt"], "heads", {"text": "the red fox", "off": ["1.1", "1.2", "2.1"]})
     with pytest.raises(UserError, match="no two attention heads"):
         look(runs["recurrent"], "heads", {})
@@ -144,12 +146,12 @@ def test_heads_that_are_off_are_off_where_sentences_are_read(runs, name, options
 def test_heads_are_compared_on_sentences_that_fit_into_the_positions() -> None:
     run = small_run("gpt")  # characters, and 32 positions
     view = look(run, "heads", {"corpus": "ewt-sample", "sentences": 5})
-    assert view.about == "the mean over the places of 5 sentences of ewt-sample"
+    assert view.about == "mean over the places of 5 sentences of ewt-sample"
 
 
 def test_no_sentence_that_fits_is_a_sentence() -> None:
     with pytest.raises(
         UserError,
-        match=r"no sentence of tinyshakespeare fits into the model's positions; give a short one with text=...",
+        match=r"no sentence of tinyshakespeare fits into the model's positions; pass a short text with text=...",
     ):
         look(small_run("gpt"), "heads", {"corpus": "tinyshakespeare", "sentences": 1})

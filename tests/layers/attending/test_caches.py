@@ -1,7 +1,7 @@
 import torch
 
 from clew.core.masks import advance, new_clock
-from clew.layers.attending.caches import Chunk, begin, new_buffer
+from clew.layers.attending.caches import Chunk, new_buffer, start_cache
 from tests.references.agreement import randn
 
 MASKS = [torch.tensor([[True, True], [True, False]]), torch.tensor([[True, False], [True, True]])]
@@ -30,7 +30,7 @@ def test_a_buffer_puts_the_key_of_position_p_in_slot_p_plus_one():
 def test_a_grown_cache_remembers_where_each_key_stands():
     cache = None
     for keys, chunk in chunks(None):
-        cache = (begin if cache is None else cache.extend)(keys, keys, chunk).cache
+        cache = (start_cache if cache is None else cache.extend)(keys, keys, chunk).cache
     assert cache.key_index.tolist() == [[0, 1, 2, -1], [0, -1, 1, 2]]
     assert cache.rewind(torch.tensor([1, 2])).key_index.tolist() == [[0, -1, -1, -1], [0, -1, 1, -1]]
     assert cache.rewind(torch.tensor([1, 2])).clock.count.tolist() == [1, 2]
@@ -39,6 +39,6 @@ def test_a_grown_cache_remembers_where_each_key_stands():
 def test_a_cache_of_unpadded_chunks_needs_no_index():
     keys = randn(2, 1, 3, 4)
     places, clock = advance(None, None, keys[:, 0])
-    cache = begin(keys, keys, Chunk(places, clock, mask=None, window=None)).cache
+    cache = start_cache(keys, keys, Chunk(places, clock, mask=None, window=None)).cache
     assert cache.index is None
     assert cache.key_index.tolist() == [[0, 1, 2]] * 2

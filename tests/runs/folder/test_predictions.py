@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
-from clew.runs.folder.predictions import PREDICTIONS, read_predictions, read_records, write_predictions
+from clew.runs.folder.predictions import PREDICTIONS, read_prediction_records, read_predictions, write_predictions
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ def test_statistics_come_back_and_a_broken_one_is_named() -> None:
     Path("run").mkdir(exist_ok=True)
     rows = {"a": {"bleu": {"bleu": [1, 2]}, "macro_f1": {"macro_f1": {"good": [1, 0, 0]}}}}
     write_predictions(Path("run"), {"a": 1.0}, None, rows)
-    (record,) = read_records(Path("run")) or []
+    (record,) = read_prediction_records(Path("run")) or []
     assert record["statistics"] == rows["a"]
     for broken in (
         "[1]",
@@ -97,4 +97,4 @@ def test_statistics_come_back_and_a_broken_one_is_named() -> None:
             UserError,
             match='run/predictions.jsonl:1: "statistics" has one object per measure, with the name of a formula',
         ):
-            read_records(Path("run"))
+            read_prediction_records(Path("run"))

@@ -9,7 +9,8 @@ from clew.recipes.resolving import config_of
 from clew.runs.comparison import curve
 from clew.runs.directory import append_metrics, write_config
 from clew.runs.folder.lock import locked
-from clew.runs.folder.summary import Summary, find_runs, is_finished, named_runs, natural, numbers, summarise
+from clew.runs.folder.records import Summary, find_runs, is_finished, measured_numbers, named_runs, natural
+from clew.runs.folder.summary import summarise
 
 
 @pytest.fixture(autouse=True)
@@ -238,5 +239,5 @@ def test_a_number_that_is_larger_than_a_float_is_none_that_was_measured() -> Non
     summary = summarise(
         new_run("huge", {"step": 1, "valid.loss": 10**400, "train.loss": 2.0}, {"step": 2, "valid.loss": 3.0})
     )
-    assert summary.best["valid.loss"] == 3.0 and numbers(summary.records[0]) == {"step": 1, "train.loss": 2.0}
+    assert summary.best["valid.loss"] == 3.0 and measured_numbers(summary.records[0]) == {"step": 1, "train.loss": 2.0}
     assert curve(summary, "valid.loss") == ((2,), (3.0,))

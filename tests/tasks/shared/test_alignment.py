@@ -7,9 +7,9 @@ from clew.tasks.shared.alignment import (
     Alignment,
     Tokens,
     attention_weights,
+    displayed_tokens,
     source_attentions,
     tokens_at,
-    tokens_of,
     with_marks,
 )
 from clew.text.train import train_bpe, train_character, train_word, train_wordpiece
@@ -74,7 +74,7 @@ def test_words_are_made_up_of_their_tokens(train) -> None:
     tokenizer = train(TEXTS)
     for text in TEXTS:
         ids = tokenizer.encode(text)
-        tokens = tokens_of(tokenizer, text, ids)
+        tokens = displayed_tokens(tokenizer, text, ids)
         assert len(tokens.texts) == len(tokens.word_of) == len(ids)
         assert sorted(set(tokens.word_of)) == list(range(len(tokens.words)))
         assert tokens.word_of == sorted(tokens.word_of)
@@ -85,7 +85,7 @@ def test_tokens_that_no_text_is_encoded_to_are_read_off_what_they_decode_to() ->
     tokenizer = train_bpe(["lion lion lion lions"], size=270)
     ids = [id for byte in "lions 猫!" for id in tokenizer.encode(byte)]
     assert ids != tokenizer.encode("lions 猫!")
-    tokens = tokens_of(tokenizer, "lions 猫!", ids)
+    tokens = displayed_tokens(tokenizer, "lions 猫!", ids)
     assert tokens.words == ["lions", "猫", "!"]
     assert tokens.word_of == [0, 0, 0, 0, 0, 0, 1, 1, 1, 2]
 
