@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-WORDS = 4
+WORDS = 5
 """The length of a run of words that identifies a sentence."""
 SHORTEST = 12
 """Shorter runs of words may stand anywhere, and identify nothing."""
@@ -69,7 +69,7 @@ def test_every_message_is_quoted_by_a_test() -> None:
 def test_a_message_without_a_test_is_found(tmp_path: Path) -> None:
     source, test = tmp_path / "source.py", tmp_path / "test_source.py"
     source.write_text('raise UserError(f"{path} has no thread in it; wind one up first")\nraise UserError(sentence)\n')
-    test.write_text('match="has no thread in"\n')
+    test.write_text('match="has no thread in it; wind"\n')
     assert unquoted([source], [test]) == []
-    test.write_text('match="no thread"\n')
+    test.write_text('match="has no thread"\n')
     assert unquoted([source], [test]) == [f"{source}:1:  has no thread in it; wind one up first"]

@@ -37,7 +37,7 @@ def test_what_cannot_be_imported_is_said_in_a_line(clew: Clew, tmp_path: Path) -
     (tmp_path / "notes.txt").write_text("notes")
     (tmp_path / "model.pt").write_bytes(b"PK")
     for given, complaint in {
-        "nowhere": "no such file or folder",
+        "nowhere": "nowhere; give a checkpoint's folder, or a llama2.c file",
         "notes.txt": "is not a checkpoint that clew knows",
         "model.pt": "may be a pickle, which can run code",
         ".": "is not a checkpoint that clew knows",

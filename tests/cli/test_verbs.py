@@ -10,7 +10,7 @@ import clew as library
 from clew.cli.recipes import lines_of
 from clew.recipes import RECIPES
 from clew.recipes.resolving import config_of
-from clew.runs.directory import read_metrics
+from clew.runs.folder.run_files import read_metrics
 from tests.cli.conftest import Clew
 from tests.runs.small import TEXT, gpt_settings, lstm_settings, write_text
 

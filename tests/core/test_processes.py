@@ -7,7 +7,8 @@ import torch
 from clew.core import processes
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.training.checkpoints import MODEL, checkpoint_folders, read_group
 from tests.runs.small import lstm_settings
 from tests.training.group import train_together

@@ -153,7 +153,7 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
         },
         "projection.weight have the shape 4 x 8, but the options require 4 x 7": {"CNN_proj/W_proj": (8, 4)},
         "has weights that clew cannot use: CNN/W_cnn_2": {"CNN/W_cnn_2": (1, 1)},
-        "should have 261 rows": {"char_embed": (262, 3)},
+        "char_embed has the shape 262 x 3, but should have 261 rows; copy the file again": {"char_embed": (262, 3)},
     }
     for complaint, changed in faults.items():
         make(tmp_path, **changed)
@@ -171,7 +171,7 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
         import_checkpoint(tmp_path, tmp_path / "run")
     make(tmp_path)
     path.write_bytes(path.read_bytes()[:200])
-    with pytest.raises(UserError, match="cannot be read as HDF5"):
+    with pytest.raises(UserError, match=r"cannot be read as HDF5; it is damaged or cut short \(.*\): copy it again"):
         import_checkpoint(tmp_path, tmp_path / "run")
     options = tmp_path / "elmo_options.json"
     options.write_text(json.dumps({**OPTIONS, "lstm": {**OPTIONS["lstm"], "use_skip_connections": False}}))

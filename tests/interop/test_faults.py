@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
-from clew.runs.directory import CONFIG
+from clew.runs.folder.run_files import CONFIG
 from clew.runs.loaded import load_run
 from tests.interop.checkpoints import make
 
@@ -169,7 +169,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "quantised weights": (
         fields(quantization_config={"bits": 4}),
-        r"the weights are quantised \(quantization_config\)",
+        r"the weights are quantised \(quantization_config\), which clew cannot read; use a checkpoint in floats",
     ),
     "a file cut short": (cut, r"model.safetensors cannot be read as safetensors .* copy it again"),
     "no config": (file(CONFIG, None), r"is not a checkpoint that clew knows"),
@@ -209,6 +209,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         fields(architectures=["BertForSequenceClassification"], id2label={"0": "a", "1": "a"}),
         r"id2label has a name twice: {'0': 'a', '1': 'a'}; give every label its own",
     ),
+    "a rate of dropout above 1": (
+        fields(hidden_dropout_prob=1.5),
+        r"tiny: clew cannot build a model with the checkpoint's settings: model.dropout must be below 1, not 1.5",
+    ),
     "an unknown kind of answer": (
         fields(architectures=["BertForSequenceClassification"], problem_type="ranking"),
         r"config.json: problem_type is 'ranking'; known: single_label_classification, multi_label_classification,"
@@ -218,7 +222,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         fields(architectures=["BertForSequenceClassification"], problem_type="regression"),
         r"the model predicts 2 numbers per text, but clew predicts one; use a model with one label",
     ),
-    "a shard that is missing": (index("other.safetensors"), r"names other.safetensors, which is missing"),
+    "a shard that is missing": (
+        index("other.safetensors"),
+        r"names other.safetensors, which is missing; copy all shards of the checkpoint",
+    ),
     "a path above": (index("../elsewhere.safetensors"), r"names '../elsewhere.safetensors', which is outside"),
     "an absolute path": (index("/etc/passwd"), r"names '/etc/passwd', which is outside"),
     "a vocabulary of a million millions": (
@@ -295,6 +302,14 @@ def test_a_vocabulary_that_was_rounded_up_is_kept_whole(tmp_path: Path) -> None:
     done = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
     assert done.vocabularies["tokenizer"].vocabulary == len(content["transformer.wte.weight"])
     assert done.vocabularies["tokenizer"].tokens[-1].startswith("<unused")
+
+
+def test_two_texts_are_for_classifiers(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError,
+        match="tiny: only a classifier reads two texts together, and this is a BertForMaskedLM; leave pairs=True out",
+    ):
+        import_checkpoint(folder, tmp_path / "run", pairs=True)
 
 
 def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:

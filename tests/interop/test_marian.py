@@ -255,7 +255,11 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     ):
         write_huggingface(Run(tmp_path, config, two, task), tmp_path)
     rotary = config.model_copy(update={"model": config.model.model_copy(update={"position": "rotary"})})
-    with pytest.raises(UserError, match="Marian has sinusoidal positions"):
+    with pytest.raises(
+        UserError,
+        match="Marian has sinusoidal positions of base 10000, but this run has model.position='rotary';"
+        " use format='onnx'",
+    ):
         write_huggingface(Run(tmp_path, rotary, vocabularies, task), tmp_path)
     listed = config.model_copy(update={"model": config.model.model_copy(update={"decoder_layers": ["attention"]})})
     with pytest.raises(

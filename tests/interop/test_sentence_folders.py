@@ -131,6 +131,11 @@ def test_an_encoder_s_options_are_in_its_own_folder_and_a_prompt_is_refused(tmp_
     ):
         sentence_task(tmp_path, Understood({}, {}, 5))
     options.write_text("{}")
+    pooling = tmp_path / "1_Pooling" / "config.json"
+    pooling.write_text(json.dumps({"include_prompt": False}))
+    with pytest.raises(UserError, match="include_prompt is false, but clew pools the whole text; set it to true"):
+        sentence_task(tmp_path, Understood({}, {}, 5))
+    pooling.write_text("{}")
     (tmp_path / PROMPTS).write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}))
     with pytest.raises(
         UserError,

@@ -16,8 +16,8 @@ from clew.instruments.looking import look
 from clew.layers.context import Context, levels_in_windows
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import WEIGHTS, read_metrics
 from clew.runs.embedding import BorrowedBody, check_reads_one_sequence
+from clew.runs.folder.run_files import WEIGHTS, read_metrics
 from clew.runs.loaded import Run
 from tests.runs.small import gpt_settings, lstm_settings, save_many_languages, write_text
 

@@ -85,5 +85,7 @@ def test_transformers_has_no_place_for_layers_of_unlike_size(runs, tmp_path: Pat
     from clew.interop.huggingface.writing import write_huggingface
 
     pruned = prune_run(runs["gpt"], ["1.1"], tmp_path / "pruned")
-    with pytest.raises(UserError, match="has the same number of heads in every layer, but this run's were pruned; use format='onnx'"):
+    with pytest.raises(
+        UserError, match="has the same number of heads in every layer, but this run's were pruned; use format='onnx'"
+    ):
         write_huggingface(pruned, tmp_path)

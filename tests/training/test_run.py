@@ -11,7 +11,8 @@ from clew.core.errors import UserError
 from clew.data.plans import TokenBatch
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.runs.loaded import Run
 from clew.training.checkpoints import checkpoint_folders
 from clew.training.report import Silence

@@ -179,7 +179,8 @@ def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
             )
     if part_name(model.position) != "sinusoidal" or part_options(model.position).get("base", 10000.0) != 10000.0:
         raise UserError(
-            f"Marian has sinusoidal positions of base 10000, but this run has model.position={model.position!r}"
+            f"Marian has sinusoidal positions of base 10000, but this run has model.position={model.position!r};"
+            f" {other_formats()}"
         )
     end, pad = out.tokenizer.end, pad_of(out)
     return {
