@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import load_file
 
 from clew.cli.main import main
-from clew.runs.directory import WEIGHTS
+from clew.runs.folder.run_files import WEIGHTS
 from clew.runs.loaded import Run, load_run
 from clew.serving.inspector import AskedLook, Inspector
 from clew.serving.service import Service

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from clew.core.errors import UserError
+from clew.core.files import json_hash
 from clew.core.processes import from_first, world_size
 from clew.data.caching.fingerprints import code_digest
 from clew.data.caching.parts import Part, remembered
-from clew.data.caching.verified import digest
 from clew.metrics.measures import Measured
 from clew.metrics.score import Score
 
@@ -40,7 +40,7 @@ def fitting_key(fit: Fit, task: BaseModel, train: Any) -> str | None:
     """The key of baselines that are fitted on a training part in the cache; None for any other."""
     key = train.key if isinstance(train, Part) else None
     code = code_digest((fit,), CODE) if key is not None else None
-    return None if code is None else digest({"train": key, "task": task.model_dump(mode="json"), "code": code})
+    return None if code is None else json_hash({"train": key, "task": task.model_dump(mode="json"), "code": code})
 
 
 def no_baselines(train: Train, task: object = None) -> Iterator[Baseline]:

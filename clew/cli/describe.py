@@ -70,7 +70,7 @@ def task_of(options: argparse.Namespace) -> Any:
     from clew.recipes import RECIPES
     from clew.recipes.resolving import config_of
     from clew.runs.build import build_task
-    from clew.runs.directory import is_run
+    from clew.runs.folder.run_files import is_run
     from clew.runs.loaded import load_run
 
     if is_run(Path(options.what)) or options.what not in RECIPES:

@@ -8,9 +8,9 @@ For example:
   clew export runs/tatoeba-transformer --to onnx --force
   clew export runs/shakespeare-gpt --to hf
 
-onnx     files for onnxruntime and many other runtimes, without torch
-torch    programs of torch.export, which run in torch without clew
-hf       a folder for Hugging Face's transformers, and for sentence-transformers if the run embeds texts
+FORMAT is onnx: files for onnxruntime and many other runtimes, without torch; torch: programs of torch.export, which run
+in torch without clew; or hf: a folder for Hugging Face's transformers, and for sentence-transformers if the run embeds
+texts.
 
 hf needs a model that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama and
 transformer; RoBERTa and XLM-R if it was imported as such); otherwise the error names the difference.
@@ -80,7 +80,7 @@ def command_of(trained: Any) -> str | None:
     from clew.core.errors import UserError
     from clew.recipes import RECIPES
     from clew.recipes.resolving import DERIVED, config_of
-    from clew.runs.directory import CODE
+    from clew.runs.folder.run_files import CODE
     from clew.runs.settings.fields import changed_fields
     from clew.runs.trust import check_path
 

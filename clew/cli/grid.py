@@ -96,7 +96,7 @@ def pattern_of(folders: Sequence[Path]) -> list[str]:
 def show(grid: Sequence[Any]) -> None:
     """Print a row per run: its settings in the grid, and its scores."""
     from clew.recipes.many import is_done
-    from clew.runs.directory import is_run
+    from clew.runs.folder.run_files import is_run
     from clew.runs.folder.summary import summarise
 
     has_recipes = len({planned.combination.recipe for planned in grid}) > 1

@@ -73,7 +73,7 @@ def instruments(options: argparse.Namespace) -> dict[str, Any]:
 def run_on(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError, command
     from clew.instruments.looking import check_fits, find_instrument, look, read_assignments
-    from clew.runs.directory import is_run
+    from clew.runs.folder.run_files import is_run
 
     if not options.words and is_run(Path(options.instrument)):
         return list_fitting(options)
@@ -101,7 +101,7 @@ def run_on(options: argparse.Namespace) -> int:
 def check_order(first: str) -> None:
     """Refuse a run, or what looks like a path, in the place of the instrument."""
     from clew.core.errors import UserError, command
-    from clew.runs.directory import check_run, is_run
+    from clew.runs.folder.run_files import check_run, is_run
 
     if is_run(Path(first)):
         raise UserError(
@@ -121,7 +121,7 @@ def load(options: argparse.Namespace, folder: str) -> Any:
 def check_not_file(word: str, runs: list[Any]) -> None:
     """Report a missing file, rather than a missing run, after a run that reads files."""
     from clew.data.lines import check_file
-    from clew.runs.directory import is_run
+    from clew.runs.folder.run_files import is_run
     from clew.tasks.offers import reads_files
 
     if not is_run(Path(word)) and any(reads_files(run.task) for run in runs):

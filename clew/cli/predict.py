@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.options.forms import form_of
     from clew.core.errors import UserError, command, shortened
     from clew.runs.asking import own_verb
-    from clew.runs.directory import CONFIG
+    from clew.runs.folder.run_files import CONFIG
 
     folder = next((word for word in options.command_line if os.path.exists(os.path.join(word, CONFIG))), options.folder)
     [loaded] = load_runs(options, [folder])

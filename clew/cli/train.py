@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
 def train_one(options: argparse.Namespace, combination: Any, shown: Any) -> Any:
     """Train one run and return the result; if interrupted, say how to resume."""
     from clew.recipes.running import run_recipe
-    from clew.runs.directory import is_run
+    from clew.runs.folder.run_files import is_run
     from clew.training.signals import Interrupted
 
     out, code = (None if place is None else Path(place) for place in (options.out, options.code))

@@ -14,7 +14,7 @@ from clew.decoding.looks import LOOK, without_host_reads
 from clew.decoding.repeated import Advance, Outputs
 from clew.kernels.ahead import starting_ahead
 from clew.kernels.capture import capture
-from clew.kernels.deferred import made
+from clew.kernels.deferred import computed
 from clew.kernels.few_rows import few_rows
 from clew.kernels.moving import copy_all, write_columns
 
@@ -48,7 +48,7 @@ class Captured:
         fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
         with starting_ahead(self.column.device):
             with self.mode or nullcontext():
-                new, outputs = map_tree(made, advance(self.frame, fed))
+                new, outputs = map_tree(computed, advance(self.frame, fed))
             if self.outputs is None:
                 self.outputs = tuple(output.new_zeros(len(output), LOOK, *output.shape[1:]) for output in outputs)
                 self.column.zero_()

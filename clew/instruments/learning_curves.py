@@ -14,8 +14,8 @@ from clew.instruments.instrument import Instrument
 from clew.instruments.subjects.subject import Subject, subject_names
 from clew.metrics.units import with_unit
 from clew.runs.comparison import curve
-from clew.runs.directory import METRICS
 from clew.runs.folder.records import Summary, measured_numbers
+from clew.runs.folder.run_files import METRICS
 from clew.runs.folder.summary import summarise
 
 FIRST = ("train.loss", "valid.loss")

@@ -1,7 +1,8 @@
 """Probe the levels of a run: the frozen run reads a corpus, and linear probes predict labels from its vectors.
 
 In a corpus with tags, words have labels; in a corpus with labelled texts, sentences have labels, and a sentence's
-vector is the mean of its words' vectors."""
+vector is the mean of its words' vectors.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

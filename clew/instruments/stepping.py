@@ -1,6 +1,7 @@
 """Interactive generation: the next-token distribution after the tokens chosen so far. This file knows no search.
 
-Probabilities are the model's own, before tokens are banned or cut off."""
+Probabilities are the model's own, before tokens are banned or cut off.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,7 +4,8 @@ alignment is.
     crossing = share of the pairs of written words t < u whose sources are in the opposite order, a(t) > a(u)
 
 0 is a monotone alignment, 1 a reversed one. It is Kendall's distance, except that pairs with the same source word do
-not count as crossing. a(t) is the source word with the most attention."""
+not count as crossing. a(t) is the source word with the most attention.
+"""
 
 from collections.abc import Sequence
 

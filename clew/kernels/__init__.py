@@ -1,6 +1,7 @@
-"""Fast implementations of equations in clew.layers. Each equals its equation in values and gradients; a law checks it.
+"""Fast implementations of equations in clew.layers. Each equals its equation in values and gradients; a law checks
+this.
 
-`choose` alone decides whether one is used. A module with a watched tap runs its equation, since a kernel has no
+Only `choose` decides whether a kernel is used. A module with a watched tap runs its equation, since a kernel has no
 intermediate values to show.
 """
 
@@ -44,19 +45,19 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "ctc": ctc,
 }
 EAGER_ONLY = {"walk_on_gpu", "grid_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
-"""Kernels that compiled code does not use: a loop over blocks or diagonals would break its graph. The compiled equation
-is fast too, although it holds all attention scores."""
+"""Kernels that compiled code does not use, since a loop over blocks or diagonals would break its graph. The compiled
+equation is also fast, although it holds all attention scores."""
 OPAQUE = {"cross_entropy"}
-"""Kernels that are one custom operator in compiled code. An exported program runs without clew, so it uses the
+"""Kernels that are a single custom operator in compiled code. An exported program runs without clew, so it uses the
 equation."""
 UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru", "window_blocks"}
-"""Kernels that an export would unroll to the length of its example input; it uses the equation."""
+"""Kernels that an export would unroll to the length of its example input; so it uses the equation."""
 
 _only_equations: ContextVar[bool] = ContextVar("only_equations", default=False)
 
 
 def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
-    """Return the kernel of a name, or None if `module` must run its equation."""
+    """Return the kernel with this name, or None if `module` must run its equation."""
     if name is None:
         return None
     if is_exporting():
@@ -70,7 +71,7 @@ def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
 
 @contextmanager
 def only_equations() -> Iterator[None]:
-    """Make every layer run its equation in this context, for comparison with kernels."""
+    """Make every layer run its equation within the context, for comparison with kernels."""
     token = _only_equations.set(True)
     try:
         yield

@@ -1,6 +1,7 @@
 """Programmatic dependent launch (Hopper GPUs): kernels of a captured step that start before the previous one has ended.
 
-Such a kernel may read weights, which no kernel of a step writes, and then waits until all earlier kernels are done.
+Such a kernel may first read weights, which no kernel of a step writes. Then it waits until all earlier kernels have
+finished.
 This hides its start and its first reads: a product of 768 x 768 with one row takes 1.6 us instead of 2.4 in a graph on
 an H200.
 """
@@ -17,7 +18,7 @@ import torch
 try:
     import triton
     import triton.language as tl
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 _allowed: ContextVar[bool] = ContextVar("ahead", default=False)
@@ -25,7 +26,7 @@ _allowed: ContextVar[bool] = ContextVar("ahead", default=False)
 
 @contextmanager
 def starting_ahead(device: torch.device) -> Iterator[None]:
-    """Launch kernels early in this context if the GPU supports it. For steps that write no weights."""
+    """Launch kernels early within the context if the GPU supports it. Only for steps that write no weights."""
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     token = _allowed.set(is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0))
     try:
@@ -35,7 +36,7 @@ def starting_ahead(device: torch.device) -> Iterator[None]:
 
 
 def launching() -> dict[str, Any]:
-    """Return the launch options: the kernel's `AHEAD`, and Triton's own."""
+    """Return the launch options: `AHEAD` for the kernel, and Triton's own options."""
     return {"AHEAD": True, "launch_pdl": True} if _allowed.get() else {"AHEAD": False}
 
 

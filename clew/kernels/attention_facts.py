@@ -1,4 +1,4 @@
-"""The facts that decide which form of attention runs, as plain values, so that the choice can be tested without the
+"""The facts that decide which form of attention runs. They are plain values, so the choice can be tested without the
 device."""
 
 from typing import Literal, NamedTuple
@@ -10,7 +10,7 @@ from clew.core.modes import is_exporting
 from clew.core.sight import Sight
 
 Kind = Literal["none", "linear", "any"]
-"""Kind of attention bias: -c |i - j| with slopes c is linear."""
+"""The kind of an attention bias. -c |i - j| with slopes c is linear."""
 
 
 class Facts(NamedTuple):
@@ -43,8 +43,8 @@ class Facts(NamedTuple):
         return not (self.causal or self.documents or self.padded) and self.window is None
 
     def held(self, bias: bool) -> int:
-        """Bytes of the mask, or of the bias that includes the mask. Padding alone is a mask over keys, shared by all
-        queries."""
+        """Return the bytes of the mask, or of the bias that includes the mask. A mask of only padding is a mask over
+        keys, shared by all queries."""
         keys_only = not (bias or self.causal or self.documents) and self.window is None
         return (
             self.rows
@@ -84,13 +84,13 @@ def facts_of(
         dropout=dropout > 0,
         gradient=torch.is_grad_enabled() and query.requires_grad,
         tracing="exporting" if exporting else "compiling" if compiling else "no",
-        # An active function mode must see every function call, and compiled code makes none.
+        # An active function mode must see every function call, but compiled code makes none.
         flex=not (compiling or exporting) and torch._C._len_torch_function_stack() == 0,
     )
 
 
 def product_type(x: Tensor) -> torch.dtype:
-    """Return the dtype of products of x: autocast's if enabled, except that autocast does not change float64."""
+    """Return the dtype of products of x: autocast's if enabled, except for float64, which autocast does not change."""
     device = x.device.type
     if x.dtype != torch.float64 and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)

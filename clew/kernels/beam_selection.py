@@ -1,7 +1,7 @@
-"""Selection of a beam search step on a GPU: one kernel instead of about thirty-five small ones.
+"""The selection of a beam search step on a GPU: one kernel instead of about thirty-five small ones.
 
-`decoding.beam_step` has the same computation in torch operations, equal to the last bit. One program handles one
-sentence: it takes its best candidates one after another, as `top_k` does, and looks up their fields by comparing
+`decoding.beam_step` has the same computation in torch operations; the results are bit-identical. One program handles
+one sentence: it selects the best candidates one by one, as `top_k` does, and looks up their fields by comparing
 positions, since so few numbers stay in registers.
 """
 
@@ -20,12 +20,12 @@ try:
 
     from clew.kernels.ahead import wait_for_others
     from clew.kernels.top_k import LEAST, _largest, _numbers
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 MOST_CANDIDATES, MOST_CHOSEN = 256, 32
-"""The most continuations of a sentence's beams, and the most selected candidates: a table of their product is in
-registers."""
+"""The maximum number of continuations of a sentence's beams, and of selected candidates: a table of this many by that
+many entries is in registers."""
 
 
 class Hypotheses(NamedTuple):

@@ -1,4 +1,4 @@
-"""CUDA graphs: the kernels of a function, captured once and replayed. Knows neither steps nor models."""
+"""CUDA graphs: capture the kernels of a function once and replay them. This file knows neither steps nor models."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,19 +10,19 @@ import torch
 
 try:
     from triton.errors import TritonError
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     TritonError = RuntimeError
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 FAILURES = (RuntimeError, ValueError, TritonError)
-"""What a capture raises if shapes change, the host reads a tensor, or a kernel cannot be compiled."""
+"""The errors of a capture if shapes change, the host reads a tensor, or a kernel cannot be compiled."""
 
 _holding: ContextVar[list[Any] | None] = ContextVar("holding", default=None)
 
 
 def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
-    """Capture the launches of `function` as a graph. Nothing runs, so compilation and permanent allocations must have
-    happened before.
+    """Capture the launches of `function` as a graph. Nothing is executed, so compilation and permanent allocations must
+    be done before.
 
     Graphs that are never replayed at the same time may share a `pool` of memory (`torch.cuda.graph_pool_handle`).
     Replaying one of them overwrites the results of another, except those that a tensor still refers to.
@@ -67,7 +67,7 @@ def end_capture() -> None:
 
 @contextmanager
 def own_workspaces() -> Iterator[None]:
-    """Make cuBLAS allocate new workspaces in this context, so that a graph has its own in its own pool.
+    """Make cuBLAS allocate new workspaces within the context, so that a graph has its own workspace in its own pool.
 
     torch keeps one workspace per stream, and all captures share a stream. So a graph would write into the pool of the
     first graph, which is freed with that graph, or when `torch.compile` clears workspaces for its own graphs.

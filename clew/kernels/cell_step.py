@@ -6,9 +6,9 @@ gates.
     r, z, n, m = s:    h' = sigmoid(z) h + (1 - sigmoid(z)) tanh(n + sigmoid(r) m)                        gru
     h' = tanh(s) or max(s, 0)                                                                             tanh, relu
 
-The candidate of a GRU is two sums, n of x and m of h, so that both gated cells have four sums per unit. A program
+The candidate of a GRU has two sums, n of x and m of h, so both gated cells have four sums per unit. A program
 computes all sums of a few units as one tile of weights, which is ordered by gate in memory and by unit in the tile. For
-few rows it multiplies without tensor cores, over the whole depth at once, so that all reads are in flight together; for
+few rows it multiplies without tensor cores, over the whole depth at once, so all reads are in flight together; for
 more rows it uses tensor cores in a loop over the depth. Sums are in float32, and products are not rounded to TF32.
 """
 
@@ -28,21 +28,21 @@ try:
     import triton.language as tl
 
     from clew.kernels.ahead import wait_for_others
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 MOST_ROWS = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 128}
-"""The most rows for which the kernels are used."""
+"""The maximum number of rows for which the kernels are used."""
 FEW = 2
-"""The most rows for which a step does not use tensor cores."""
+"""The maximum number of rows for which a step does not use tensor cores."""
 FEW_SUMS, FEW_BYTES, FEW_WARP, FEW_LONGEST = 4, 32768, 8192, 4096
-"""For few rows: sums per program; the most bytes of a weight tile, two of which are in registers; bytes of a tile per
-warp; the most depth entries of a tile. With the warps side by side along the depth, a sum takes one exchange between
-them."""
+"""For few rows: the sums per program; the maximum bytes of a weight tile, two of which are in registers; the bytes of a
+tile per warp; and the maximum number of depth entries of a tile. With the warps side by side along the depth, a sum
+takes one exchange between them."""
 MANY_ROWS, MANY_UNITS, MANY_STAGES, MANY_WARPS = 64, 8, 4, 4
-"""For many rows: rows and units per program, depth steps that are read ahead, and warps."""
+"""For many rows: rows and units per program, depth steps that are prefetched, and warps."""
 MANY_STEP = {2: 128, 4: 32}
-"""Depth entries of one step, by the bytes of an entry."""
+"""The depth entries of one step, by the bytes per entry."""
 LEAST_DOT = 16
 """The smallest side of a tensor core product."""
 
@@ -96,7 +96,7 @@ def with_rows(x: Tensor) -> Tensor:
 
 
 def stages_for(x: Tensor, size: int) -> int:
-    """Return how many depth steps of `size` bytes are read ahead: as many as fit into the shared memory of x's
+    """Return how many depth steps of `size` bytes are prefetched: as many as fit into the shared memory of x's
     device."""
     return (
         max(1, min(MANY_STAGES, shared_memory(x.get_device()) // size)) if x.is_cuda else 1
@@ -120,7 +120,7 @@ if triton is not None:
     ):  # fmt: skip
         row = tl.arange(0, ROWS)
         of_x, x_gates, of_h, h_gates = _rows_of_weights(dim, KIND, UNITS, SUMS)
-        if DEPTH <= STEP:  # start reading the weights, which no kernel writes, before x is ready
+        if DEPTH <= STEP:  # read the weights, which no kernel writes, before x is ready
             whole = tl.arange(0, STEP)
             w_x = _tile(input_weight, of_x, x_gates, input_weight_row, whole, X_DEPTH).to(tl.float32)
             w_h = _tile(hidden_weight, of_h, h_gates, hidden_weight_row, whole, H_DEPTH).to(tl.float32)
@@ -170,8 +170,8 @@ if triton is not None:
 
     @triton.jit
     def _rows_of_weights(dim, KIND: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr):
-        """For each sum of a program: whether it has a product with x, and the row of its weight; then the same for
-        h."""
+        """Return for each sum of a program whether it has a product with x, and the row of its weight; then the same
+        for h."""
         n = tl.arange(0, UNITS * SUMS)
         unit = tl.program_id(0) * UNITS + n // SUMS
         gate = n % SUMS
@@ -186,7 +186,7 @@ if triton is not None:
 
     @triton.jit
     def _tile(matrix, is_row, row, stride, k, width):
-        """Rows of a matrix at columns k."""
+        """Load rows of a matrix at columns k."""
         return tl.load(
             matrix + row.to(tl.int64)[:, None] * stride + k[None, :],
             mask=is_row[:, None] & (k < width)[None, :],
@@ -200,7 +200,8 @@ if triton is not None:
 
     @triton.jit
     def _old_state(before, before_row, row, rows, dim, UNITS: tl.constexpr):
-        """Read c of an LSTM, else h (rows, units), before the products, so that nothing waits for it after them."""
+        """Read c of an LSTM, or h of other cells (rows, units), before the products, so that nothing waits for it
+        afterwards."""
         unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
         return _tile(before, row < rows, row, before_row, unit, dim)
 

@@ -1,4 +1,4 @@
-"""Cross-entropy of a softmax over a vocabulary, without holding all logits.
+"""The cross-entropy of a softmax over a vocabulary, without holding all logits.
 
 Rows are processed in chunks. Gradients, if needed, are computed in the forward pass from the probabilities of a chunk:
 
@@ -6,7 +6,7 @@ Rows are processed in chunks. Gradients, if needed, are computed in the forward 
     loss = - sum_k q_k log softmax(z)_k,    q = (1 - eps) onehot(target) + eps / vocabulary
     dz   = softmax(z) - q,    dh = W^T dz,    dW = sum dz h^T,    db = sum dz
 
-so that the backward pass only scales them, needs neither logits nor weights, and computes no product twice. Under
+So the backward pass only scales them, needs neither logits nor weights, and computes no product twice. Under
 autocast, products are in its dtype; the softmax, the loss and the sums over chunks are in float32.
 
 On a GPU dz overwrites z (`softmax_errors`), and the vocabulary is padded to a multiple of `ALIGNED` with words outside
@@ -29,15 +29,16 @@ from clew.kernels import softmax_errors
 LOGITS = {"cpu": 2**22}
 OTHER_LOGITS = 2**26
 LEAST_ROWS = 128
-"""The most logits of a chunk by device, and the fewest rows: with fewer, reading W costs more than the products."""
+"""The maximum number of logits of a chunk by device, and the minimum number of rows: with fewer, reading W costs more
+than the products."""
 SHARE = 40
-"""A large GPU has larger chunks, whose logits take 1 / SHARE of its memory. With fewer chunks dW is read and written
-less often, and dh has enough tiles for all processors."""
+"""On a large GPU, chunks are larger: their logits take 1 / SHARE of its memory. With fewer chunks, dW is read and
+written less often, and dh has enough tiles for all processors."""
 SMALL = {"cpu": 2**18}
 OTHER_SMALL = 2**22
-"""A problem of fewer logits is not cut into chunks."""
+"""With fewer logits, rows are not divided into chunks."""
 ALIGNED = 64
-"""On a GPU the number of logit columns is a multiple of this."""
+"""On a GPU, the number of logit columns is a multiple of this."""
 
 
 class Walked(NamedTuple):
@@ -60,7 +61,7 @@ def cross_entropy(
     ignore_index: int | None = None,
     rows: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss, and the loss without smoothing, which has no gradient; both are sums over the targets other than
+    """Return the loss, and the loss without smoothing, which has no gradient. Both are sums over the targets other than
     `ignore_index`."""
     hidden, targets = hidden.flatten(0, -2), targets.flatten()
     device = hidden.device.type
@@ -71,8 +72,8 @@ def cross_entropy(
     if is_autocast(device) and hidden.dtype != torch.float64:
         hidden = hidden.to(torch.get_autocast_dtype(device))
     # Neither a Function's forward nor an operator can see whether gradients are enabled.
-    wanted = [torch.is_grad_enabled() and part is not None and part.requires_grad for part in (hidden, weight, bias)]
-    arguments = (hidden, weight, bias, targets, label_smoothing, ignore_index, rows, *wanted)
+    needed = [torch.is_grad_enabled() and part is not None and part.requires_grad for part in (hidden, weight, bias)]
+    arguments = (hidden, weight, bias, targets, label_smoothing, ignore_index, rows, *needed)
     if torch.compiler.is_compiling():
         loss, plain, *_ = operator(*arguments)
         return loss, plain
@@ -109,15 +110,15 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def keep_gradients(ctx: Any, arguments: Sequence[Any], gradients: Sequence[Tensor]) -> None:
-    ctx.num_given, ctx.wanted = len(arguments), arguments[-3:]
+    ctx.num_given, ctx.needed = len(arguments), arguments[-3:]
     ctx.save_for_backward(*gradients)
-    ctx.set_materialize_grads(False)  # or zeros of the size of W would be created for outputs without a gradient
+    ctx.set_materialize_grads(False)  # otherwise zeros of the size of W are created for outputs without a gradient
 
 
 def scaled_gradients(ctx: Any, scale: Tensor | None) -> tuple[Tensor | None, ...]:
     """Return the gradients of all arguments: hidden, weight and bias come first, the rest have none."""
-    wanted = [part and scale is not None for part in ctx.wanted]
-    gradients = [gradient * scale if part else None for gradient, part in zip(ctx.saved_tensors, wanted, strict=True)]
+    needed = [part and scale is not None for part in ctx.needed]
+    gradients = [gradient * scale if part else None for gradient, part in zip(ctx.saved_tensors, needed, strict=True)]
     return *gradients, *[None] * (ctx.num_given - len(gradients))
 
 
@@ -151,15 +152,15 @@ def walk_anywhere(
     label_smoothing: float,
     ignore_index: int | None,
     rows: int | None,
-    wanted: tuple[bool, bool, bool],
+    needed: tuple[bool, bool, bool],
 ) -> Walked:
-    gradients = Gradients(*wanted)
+    gradients = Gradients(*needed)
     dtype, precise = inputs.dtype, torch.promote_types(inputs.dtype, torch.float32)
     rows = rows or chunk_rows(len(inputs), len(weight), LOGITS.get(inputs.device.type, OTHER_LOGITS))
     matrix, offset = weight.to(dtype), None if bias is None else bias.to(dtype)
     ignored = None if ignore_index is None else targets == ignore_index
     if ignored is not None:
-        # Zero rows have finite logits and add nothing to dW, whatever the padding holds.
+        # Rows of zeros have finite logits and add nothing to dW, for any content of the padding.
         inputs, targets = inputs.masked_fill(ignored[:, None], 0.0), targets.masked_fill(ignored, 0)
     plain, uniform = inputs.new_zeros((), dtype=precise), inputs.new_zeros((), dtype=precise)
     for start in range(0, len(inputs), rows):
@@ -169,7 +170,7 @@ def walk_anywhere(
         plain = plain - sum_over(log_probs.gather(1, target)[:, 0], skipped)
         if label_smoothing:
             uniform = uniform - sum_over(log_probs.mean(1), skipped)
-        if gradients.wanted:
+        if gradients.needed:
             error = log_probs.exp_()
             if label_smoothing:
                 error -= label_smoothing / len(weight)
@@ -183,11 +184,11 @@ def walk_anywhere(
 
 
 class Gradients:
-    """dh, dW and db, each if needed, accumulated over chunks."""
+    """dh, dW and db, as far as needed, accumulated over chunks."""
 
     def __init__(self, for_hidden: bool, for_weight: bool, for_bias: bool):
         self.for_hidden, self.for_weight, self.for_bias = for_hidden, for_weight, for_bias
-        self.wanted = for_hidden or for_weight or for_bias
+        self.needed = for_hidden or for_weight or for_bias
         self.hidden: list[Tensor] = []
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
@@ -237,17 +238,17 @@ def walk_on_gpu(
     label_smoothing: float,
     ignore_index: int | None,
     rows: int | None,
-    wanted: tuple[bool, bool, bool],
+    needed: tuple[bool, bool, bool],
 ) -> Walked:
     """Like `walk_anywhere`, in buffers that every chunk overwrites. The host never waits for the GPU."""
-    for_hidden, for_weight, for_bias = wanted
+    for_hidden, for_weight, for_bias = needed
     num_rows, vocabulary = len(inputs), len(weight)
     rows = rows or chunk_rows(num_rows, vocabulary, share_of(inputs), LEAST_ROWS)
     matrix, offset = aligned(weight, inputs.dtype), None if bias is None else aligned(bias, inputs.dtype)
     if ignore_index is not None:
         inputs = inputs.masked_fill(
             (targets == ignore_index)[:, None], 0.0
-        )  # 0 times a non-finite number would not be 0 in dW
+        )  # otherwise 0 times a non-finite number would not be 0 in dW
     inputs, targets = inputs.contiguous(), targets.contiguous()
     logits = inputs.new_empty(min(rows, num_rows), len(matrix))
     costs = inputs.new_zeros(2, num_rows, dtype=torch.float32)  # plain and uniform, row by row
@@ -270,7 +271,7 @@ def walk_on_gpu(
                 costs[1, part],
                 label_smoothing=label_smoothing,
                 ignore_index=ignore_index,
-                errors=any(wanted),
+                errors=any(needed),
             )
             if for_hidden:
                 torch.mm(z, matrix, out=d_hidden[part])
@@ -288,7 +289,7 @@ def walk_on_gpu(
 
 
 def share_of(x: Tensor) -> int:
-    """Return the most logits of a chunk on the GPU of x."""
+    """Return the maximum number of logits of a chunk on the GPU of x."""
     if not x.is_cuda:
         return OTHER_LOGITS
     return max(OTHER_LOGITS, torch.cuda.get_device_properties(x.device).total_memory // (SHARE * x.element_size()))
@@ -321,7 +322,7 @@ def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether products of this dtype can be added to a float32 sum without rounding them first, as on CUDA since torch
     2.10.
 
-    Tried once per device and dtype, without waiting for the GPU, so it may be tried during a capture.
+    This is tried once per device and dtype, without waiting for the GPU, so it may be tried during a capture.
     """
     part = torch.zeros(16, 16, dtype=dtype, device=device)
     try:
@@ -340,7 +341,7 @@ def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
     ),
 )
 def operator(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """`walk`, as compiled code calls it."""
+    """Run `walk` as an operator for compiled code."""
     return tuple(walk(*given))  # type: ignore[return-value]
 
 
@@ -353,13 +354,13 @@ def _(
     label_smoothing: float,
     ignore_index: int | None,
     rows: int | None,
-    *wanted: bool,
+    *needed: bool,
 ) -> tuple[Tensor, ...]:
     plain = hidden.new_empty((), dtype=torch.promote_types(hidden.dtype, torch.float32))
     parts = (hidden, weight, weight if bias is None else bias)
     gradients = [
-        part.new_empty(part.shape) if is_wanted else nothing(part)
-        for part, is_wanted in zip(parts, wanted, strict=True)
+        part.new_empty(part.shape) if is_needed else nothing(part)
+        for part, is_needed in zip(parts, needed, strict=True)
     ]
     return plain, torch.empty_like(plain), *gradients
 

@@ -1,4 +1,4 @@
-"""torch's loss of connectionist temporal classification: one forward pass, and one backward pass if gradients are
+"""torch's loss for connectionist temporal classification: one forward pass, and one backward pass if gradients are
 needed."""
 
 import torch.nn.functional as F

@@ -7,8 +7,8 @@ and value, and reads only the slots that a row has filled.
 scaled_dot_product_attention would read the whole buffer under a mask, and would need another kernel for the write. A
 long buffer is read in `splits` parallel parts, each with its own maximum and sum, which a second kernel joins.
 
-Beams share common slots: with a table `places`, slot s of a row is read from slot `places[row, s]` of the slots of all
-rows, numbered through, which may belong to another row. The new key and value are written into the row's own slot, and
+Beams share common slots: with a table `places`, slot s of a row is read from slot `places[row, s]`, counted over
+the slots of all rows, which may belong to another row. The new key and value are written into the row's own slot, and
 the table is updated.
 """
 
@@ -24,15 +24,15 @@ try:
     import triton.language as tl
 
     from clew.kernels.ahead import wait_for_others
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 FEW, MANY = (64, 2), (16, 1)
-"""Slots that a program reads together, and its warps. If few programs run, each must have many reads in flight."""
+"""The slots that a program reads together, and its warps. If few programs run, each must have many reads in flight."""
 PROGRAMS = 528
-"""Enough programs to fill a large GPU four times; with fewer rows and heads the buffer is split."""
+"""Enough programs to fill a large GPU four times. With fewer rows and heads, the buffer is split."""
 LEAST_SPLIT = 64
-"""The fewest slots of a part: joining parts costs another kernel."""
+"""The minimum number of slots of a part: joining parts costs another kernel."""
 
 
 def is_supported(x: Tensor, head_dim: int) -> bool:

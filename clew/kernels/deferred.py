@@ -1,9 +1,9 @@
-"""Lazy tensors: computed when their numbers are needed, so that one kernel can also do the following operations. Knows
-no kernel.
+"""Lazy tensors: they are computed when their values are needed, so that one kernel can also do the following
+operations. This file knows no kernel.
 
-A norm, a product, an activation and a sum are otherwise four kernels, each of which waits for the one before. A
-`Deferred` stands for the result of such an operation. A following operation may take its plan instead of its numbers;
-any other use computes the numbers and sees an ordinary tensor.
+Otherwise a norm, a product, an activation and a sum are four kernels, each of which waits for the previous one. A
+`Deferred` represents the result of such an operation. A following operation may take over its plan instead of its
+values; any other use computes the values and sees an ordinary tensor.
 """
 
 from collections.abc import Sequence
@@ -37,29 +37,29 @@ ABOUT = {
     torch.Tensor.numel,
     torch.Tensor.__len__,
 }
-"""Functions that read properties of a tensor, not its numbers."""
+"""Functions that read properties of a tensor, not its values."""
 
 
 class Deferred(Tensor):
     """The result of a plan, which runs at most once."""
 
     plan: Plan
-    made: Tensor | None
+    result: Tensor | None
 
     @staticmethod
     def __new__(cls, plan: Plan, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> "Deferred":
         new: Deferred = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
-        new.plan, new.made = plan, None
+        new.plan, new.result = plan, None
         return new
 
     def __init__(self, *given: Any) -> None:
         """Do nothing: `__new__` sets everything."""
 
     def numbers(self) -> Tensor:
-        if self.made is None:
-            with torch._C.DisableTorchFunction():  # or an active mode would defer it again
-                self.made = self.plan.run()
-        return self.made
+        if self.result is None:
+            with torch._C.DisableTorchFunction():  # otherwise an active mode would defer it again
+                self.result = self.plan.run()
+        return self.result
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -67,18 +67,18 @@ class Deferred(Tensor):
         if func in ABOUT:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        return func(*made(args), **made(kwargs))
+        return func(*computed(args), **computed(kwargs))
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        return func(*made(args), **made(kwargs or {}))
+        return func(*computed(args), **computed(kwargs or {}))
 
 
-def made(tree: Any) -> Any:
-    """Replace every Deferred of a tree by its computed tensor."""
+def computed(tree: Any) -> Any:
+    """Replace every Deferred in a tree by its computed tensor."""
     return tree_map_only(Deferred, Deferred.numbers, tree)
 
 
 def plan_of(x: Any, kind: type) -> Any:
     """Return the plan of x if it has this type and has not run, else None."""
-    return x.plan if isinstance(x, Deferred) and x.made is None and isinstance(x.plan, kind) else None
+    return x.plan if isinstance(x, Deferred) and x.result is None and isinstance(x.plan, kind) else None

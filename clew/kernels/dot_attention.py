@@ -1,7 +1,7 @@
-"""Scaled dot-product attention by torch: softmax(scale * Q K^T + bias) V, without holding the weights if the device has
-such a kernel.
+"""Scaled dot-product attention with torch: softmax(scale * Q K^T + bias) V, without holding the weights if the device
+has such a kernel.
 
-The form follows from what each query may see (`Sight`) and from the device (`attention_form`):
+The form depends on the keys that each query may see (`Sight`) and on the device (`attention_form`):
 
     plain      no mask: everything is visible, or the causal triangle, even if rows are padded
     flex       FlexAttention on a GPU: documents, windows and linear biases
@@ -31,9 +31,9 @@ from clew.kernels.window_blocks import window_blocks
 Form = Literal["plain", "flex", "columns", "tensor", "blocks"]
 
 PLANNED = 512
-"""cuDNN plans anew for each shape, which takes some 30 ms of CPU time per call. It is used only for shapes that recur
-and gain from it: unpadded sequences of at least this length, and documents packed into rows of such a length. Ragged
-batches hardly ever repeat a shape."""
+"""cuDNN makes a new plan for each shape, which takes about 30 ms of CPU time per call. It is used only for shapes that
+recur and benefit from it: unpadded sequences of at least this length, and documents packed into rows of such a length.
+Ragged batches rarely repeat a shape."""
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -50,7 +50,7 @@ def dot_attention(
 ) -> Tensor:
     """Return the context (batch, heads, query, dim); keys and values may have fewer heads.
 
-    `seen` is a tensor that is True where a query may look, a Sight, or None if every query sees every key. `bias`
+    `seen` is a Sight, a tensor that is True where a query may look, or None if every query sees every key. `bias`
     returns (batch, heads, query, key); with `slopes` c (heads,) it is -c |i - j|.
     """
     if not isinstance(seen, Sight):
@@ -106,13 +106,13 @@ def attention_form(facts: Facts) -> Form:
         return "columns" if columns else "plain"
     if facts.bias != "any" and takes_blocks(
         facts, bias=holds_bias(facts)
-    ):  # a bias of any other kind is cut by the layer
+    ):  # the layer divides biases of any other kind
         return "blocks"
     return "columns" if columns else "tensor"
 
 
 def holds_bias(facts: Facts) -> bool:
-    """Whether a bias for every head must be held, not only a mask."""
+    """Whether a bias for every head must be held in memory, not only a mask."""
     return facts.bias != "none" and not takes_columns(facts)
 
 
@@ -215,7 +215,7 @@ def may_plan(query: Tensor, key: Tensor) -> bool:
 
 
 def without_cudnn(call: Callable[[], Tensor]) -> Tensor:
-    """Do the same as `sdpa_kernel(WITHOUT_CUDNN)`, whose bookkeeping costs more than a small attention."""
+    """Do the same as `sdpa_kernel(WITHOUT_CUDNN)`, whose overhead exceeds the cost of a small attention."""
     if not torch.backends.cuda.cudnn_sdp_enabled():
         return call()
     torch.backends.cuda.enable_cudnn_sdp(False)

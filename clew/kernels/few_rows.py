@@ -1,11 +1,10 @@
-"""A function mode that replaces torch's functions by kernels for a decoding step on a GPU, so that layers need no
-changes.
+"""A function mode that replaces torch's functions by kernels for a decoding step on a GPU, so layers need no changes.
 
 Libraries choose their kernels for large matrices: a product with one row waits for a pipeline that it does not need,
 and one whose width is not a multiple of 8, as in many vocabularies, is written without vector instructions. Here
 products of few rows read each weight once at full speed, fused with the norm before them and the activation and sum
-after them (`step_plans`), and of the softmax over a vocabulary only the requested entries are computed (`vocabulary`,
-`top_k`). Active only without gradients.
+after them (`step_plans`), and only the requested entries of the softmax over a vocabulary are computed (`vocabulary`,
+`top_k`). The mode is active only without gradients.
 """
 
 import inspect
@@ -21,28 +20,28 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from clew.kernels import vocabulary
-from clew.kernels.deferred import ABOUT, Deferred, made, plan_of
+from clew.kernels.deferred import ABOUT, Deferred, computed, plan_of
 from clew.kernels.step_plans import MOST_DEPTH, LogSoftmax, ManyRows, Normed, Product, Sum, normed
 from clew.kernels.top_k import takes_topk, topk
 from clew.kernels.vocabulary import FLOATS, parts_of, rows_of
 
 MOST_ROWS = 8
 ALIGNED = 8
-"""Two-byte entries that one instruction reads or writes."""
+"""The number of two-byte entries that one instruction reads or writes."""
 WIDE = 4096
-"""The fewest outputs for which an unaligned product is worth an aligned copy of its weights."""
+"""The minimum number of outputs for which an unaligned product justifies an aligned copy of its weights."""
 WIDEST_NORM = 8192
 PLAIN = (Tensor, nn.Parameter)
-"""Types of ordinary tensors; a quantised weight has its own product."""
+"""The types of ordinary tensors; a quantised weight has its own product."""
 
 
 class FewRows(TorchFunctionMode):
-    """Products, norms, softmaxes and maxima by kernels for few rows.
+    """Computes products, norms, softmaxes and maxima with kernels for few rows.
 
-    One object serves a step that runs many times: it keeps aligned copies of weights of unaligned width, which
-    `refresh` updates when weights may have changed. With `fuses`, several functions in a row become one kernel if
-    possible (`deferred`); tensors that leave the context may then be `Deferred`, and `made` turns them into ordinary
-    tensors.
+    One object serves a step that runs many times: it keeps aligned copies of weights with unaligned width, which
+    `refresh` updates when weights may have changed. With `fuses`, several consecutive functions become one kernel if
+    possible (`deferred`); tensors that leave the context may then be `Deferred`, and `computed` turns them into
+    ordinary tensors.
     """
 
     def __init__(self, fuses: bool = False) -> None:
@@ -75,7 +74,7 @@ class FewRows(TorchFunctionMode):
             form = FORMS.get(func)
             if (
                 form is not None
-                and takes(form, self, *args, **kwargs)
+                and accepts(form, self, *args, **kwargs)
                 and (result := form(self, *args, **kwargs)) is not None
             ):
                 return result
@@ -96,18 +95,18 @@ class FewRows(TorchFunctionMode):
         is_writing = writes(func, args, kwargs)
         if not is_writing and not self.counters:
             return
-        leaves = [leaf.made if isinstance(leaf, Deferred) else leaf for leaf in tree_leaves((args, kwargs))]
+        leaves = [leaf.result if isinstance(leaf, Deferred) else leaf for leaf in tree_leaves((args, kwargs))]
         places = {storage(leaf) for leaf in leaves if isinstance(leaf, Tensor) and type(leaf) in PLAIN}
         if any(storage(counter) in places for counter in self.counters):
             self.count()
         if is_writing:
             waiting = [
-                deferred for place in self.waiting if (deferred := place()) is not None and deferred.made is None
+                deferred for place in self.waiting if (deferred := place()) is not None and deferred.result is None
             ]
             for deferred in waiting:
                 if any(storage(part) in places for part in deferred.plan.reads):
                     deferred.numbers()
-            self.waiting = [weakref.ref(deferred) for deferred in waiting if deferred.made is None]
+            self.waiting = [weakref.ref(deferred) for deferred in waiting if deferred.result is None]
 
     def count(self) -> None:
         """Add the pending 1 to all counters in one kernel."""
@@ -129,17 +128,17 @@ class FewRows(TorchFunctionMode):
         shape = (*x.shape[:-1], len(weight))
         if rows <= MOST_ROWS:
             before = plan_of(x, Normed) if x.shape[-1] <= MOST_DEPTH else None
-            return self.defer(Product(before or made(x), weight, bias), shape, x.dtype, x.device)
+            return self.defer(Product(before or computed(x), weight, bias), shape, x.dtype, x.device)
         is_odd = len(weight) % ALIGNED and len(weight) >= WIDE and x.dtype != torch.float32
         padded = self.aligned_weight(weight) if is_odd else weight
-        return self.defer(ManyRows(made(x), padded, bias, len(weight)), shape, x.dtype, x.device)
+        return self.defer(ManyRows(computed(x), padded, bias, len(weight)), shape, x.dtype, x.device)
 
     def aligned_weight(self, weight: Tensor) -> Tensor:
-        """Return a kept copy of the weight, padded with zero rows to an aligned width."""
-        if (kept := self.aligned.get(weight.data_ptr())) is None:
-            kept = weakref.ref(weight), F.pad(weight, (0, 0, 0, -len(weight) % ALIGNED))
-            self.aligned[weight.data_ptr()] = kept
-        return kept[1]
+        """Return a stored copy of the weight, padded with rows of zeros to an aligned width."""
+        if (entry := self.aligned.get(weight.data_ptr())) is None:
+            entry = weakref.ref(weight), F.pad(weight, (0, 0, 0, -len(weight) % ALIGNED))
+            self.aligned[weight.data_ptr()] = entry
+        return entry[1]
 
     def activate(self, name: str, x: Tensor) -> Tensor | None:
         if (
@@ -170,7 +169,7 @@ class FewRows(TorchFunctionMode):
             return None
         for factor, x in ((left, right), (right, left)):
             if (product := plan_of(x, Product)) is not None and product.factor is product.added is None:
-                return self.defer(product._replace(factor=made(factor)), x.shape, x.dtype, x.device)
+                return self.defer(product._replace(factor=computed(factor)), x.shape, x.dtype, x.device)
         return None
 
     def add(self, left: Tensor, right: Any, **scale: Any) -> Tensor | None:
@@ -178,8 +177,8 @@ class FewRows(TorchFunctionMode):
             return None
         for added, x in ((left, right), (right, left)):
             if (product := plan_of(x, Product)) is not None and product.added is None:
-                return self.defer(product._replace(added=made(added)), x.shape, x.dtype, x.device)
-        return self.defer(Sum(made(left), made(right)), left.shape, left.dtype, left.device)
+                return self.defer(product._replace(added=computed(added)), x.shape, x.dtype, x.device)
+        return self.defer(Sum(computed(left), computed(right)), left.shape, left.dtype, left.device)
 
     def layer_norm(
         self,
@@ -203,14 +202,14 @@ class FewRows(TorchFunctionMode):
         if len(shape) != 1 or shape[0] > WIDEST_NORM or weight is None or weight.dtype != x.dtype or not is_plain(x):
             return None
         if (summed := plan_of(x, Sum)) is not None and x.numel() // x.shape[-1] > MOST_ROWS:
-            output, x.made = normed(Normed(summed.left, weight, bias, eps, centred), summed.right)  # type: ignore[attr-defined]
+            output, x.result = normed(Normed(summed.left, weight, bias, eps, centred), summed.right)  # type: ignore[attr-defined]
             return output
-        return self.defer(Normed(made(x), weight, bias, eps, centred), x.shape, x.dtype, x.device)
+        return self.defer(Normed(computed(x), weight, bias, eps, centred), x.shape, x.dtype, x.device)
 
     def log_softmax(self, x: Tensor, dim: int = -1, *, dtype: torch.dtype | None = None) -> Tensor | None:
         if dim != -1 or (x.dtype if dtype is None else dtype) != torch.float32 or not is_plain(x):
             return None
-        return self.defer(LogSoftmax(made(x)), x.shape, torch.float32, x.device)
+        return self.defer(LogSoftmax(computed(x)), x.shape, torch.float32, x.device)
 
     def select(self, x: Tensor, index: Any) -> Tensor | None:
         """Select rows: rows of a log-softmax are the log-softmax of the selected rows."""
@@ -236,7 +235,7 @@ class FewRows(TorchFunctionMode):
             return None
         plan = plan_of(x, LogSoftmax)
         if plan is None:
-            return None if x.dtype != torch.float32 else vocabulary.best(parts_of(rows_of(made(x))))[0]
+            return None if x.dtype != torch.float32 else vocabulary.best(parts_of(rows_of(computed(x))))[0]
         plan.best = plan.best or vocabulary.best(plan.parts)
         token: Tensor = plan.best[0]
         return token
@@ -245,7 +244,7 @@ class FewRows(TorchFunctionMode):
         plan = plan_of(x, LogSoftmax)
         if plan is None or x.dim() != 2 or dim not in (1, -1) or len(index) != len(x):
             return None
-        index = made(index)
+        index = computed(index)
         if (
             plan.best is not None
             and index.data_ptr() == plan.best[0].data_ptr()
@@ -256,7 +255,7 @@ class FewRows(TorchFunctionMode):
 
     def topk(self, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
         plan = plan_of(x, LogSoftmax)
-        logits = made(x) if plan is None else plan.logits
+        logits = computed(x) if plan is None else plan.logits
         if not takes_topk(logits, k, dim, largest, sorted):
             return None
         return topk(logits, k, None if plan is None else plan.parts)
@@ -278,11 +277,11 @@ FORMS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.gather: FewRows.gather,
     Tensor.topk: FewRows.topk,
 }
-"""Replacements of torch functions. A replacement returns None if it does not support the arguments."""
+"""The replacements of torch functions. A replacement returns None if it does not support the arguments."""
 SIGNATURES = {form: inspect.signature(form) for form in FORMS.values()}
 WRITING = {"__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"}
 LIBRARY = ("relu", "gelu_tanh")
-"""Activations that a library's product can include."""
+"""The activations that a library's product can include."""
 
 
 def few_rows(device: torch.device, fuses: bool = False) -> FewRows | None:
@@ -305,8 +304,8 @@ def is_alike(left: Tensor, right: Any) -> bool:
     return isinstance(right, Tensor) and left.shape == right.shape and left.dtype == right.dtype and is_plain(left)
 
 
-def takes(form: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Whether a replacement accepts these arguments; torch's functions have more, under more names."""
+def accepts(form: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Whether a replacement accepts these arguments; torch's functions have more arguments, under more names."""
     try:
         SIGNATURES[form].bind(*args, **kwargs)
     except TypeError:
@@ -322,8 +321,8 @@ def is_counter(args: Sequence[Any], kwargs: Any) -> bool:
 
 
 def writes(func: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> bool:
-    """Whether a torch function writes to one of its arguments, judged by its name and options. A user's own Triton
-    kernel is not noticed."""
+    """Whether a torch function writes to one of its arguments, judging by its name and options. A user's own Triton
+    kernel is not detected."""
     name = getattr(func, "__name__", "")
     in_place = name in WRITING or (name.endswith("_") and not name.endswith("__"))
     return in_place or "out" in kwargs or bool(kwargs.get("inplace")) or any(option is True for option in args[1:])

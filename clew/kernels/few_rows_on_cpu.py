@@ -1,13 +1,12 @@
-"""A function mode that replaces torch's functions by faster calls for decoding on a CPU, so that layers need no
-changes.
+"""A function mode that replaces torch's functions by faster calls for decoding on a CPU, so layers need no changes.
 
     x W^T + b     torch uses MKL for float32, which on CPUs other than Intel's reads a matrix with one thread, at a
                   fifth of the memory bandwidth. oneDNN's product of the same float32 numbers takes half the time or
-                  less, for one row as for 256. Small matrices are an exception: oneDNN needs about 20 us whatever
-                  their size
+                  less, for one row as for 256. Small matrices are an exception: oneDNN needs about 20 us for any
+                  size
     rms_norm      a few calls on a vector; torch makes three times as many
 
-Results differ from torch's only by rounding. Active only without gradients.
+Results differ from torch's only by rounding. The mode is active only without gradients.
 """
 
 import platform
@@ -25,9 +24,9 @@ from clew.kernels.quantised_products import plain_product
 from clew.kernels.quantised_weight import QuantisedWeight
 
 MOST_NORMED = 2**16
-"""The most numbers that a norm can read several times from a core's cache."""
+"""The maximum number of values that a norm can read several times from a core's cache."""
 SMALL = 2**18
-"""The most entries of a matrix that stays in a core's cache."""
+"""The maximum number of entries of a matrix that stays in a core's cache."""
 DESCRIBED = Path("/proc/cpuinfo")
 PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -68,14 +67,14 @@ def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps:
 
 
 FORMS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {F.linear: linear, F.rms_norm: rms_norm}
-"""Replacements of torch functions. A replacement returns None if torch's own function has to be called."""
+"""The replacements of torch functions. A replacement returns None if torch's own function must be called."""
 
 
 @cache
 def has_slow_products() -> bool:
     """Whether torch's product of few rows is slow here: MKL on a CPU other than Intel's.
 
-    Decided by the CPU's vendor, not by timing, so that a machine gives the same numbers every time.
+    This depends on the CPU's vendor, not on timing, so that a machine computes the same values every time.
     """
     if not torch.backends.mkl.is_available() or not torch.backends.mkldnn.is_available():
         return False
@@ -89,5 +88,5 @@ def vendor() -> str:
         if DESCRIBED.exists()
         else [f"vendor_id : {platform.processor()}"]
     )
-    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
-    return next((each for each in ("GenuineIntel", "AuthenticAMD") if each in named), "")
+    vendor_id = next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
+    return next((each for each in ("GenuineIntel", "AuthenticAMD") if each in vendor_id), "")

@@ -4,7 +4,7 @@ float in registers.
     y = s (x Q^T) + b          int8
     y = s (x (M C)^T) + b      int4: a byte holds the codes of column k and of column k + columns / 2
 
-1 to 8 rows, sums in float32.
+For 1 to 8 rows, with sums in float32.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -19,7 +19,7 @@ from clew.kernels.vocabulary import FLOATS, rows_of
 try:
     import triton
     import triton.language as tl
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 

@@ -1,4 +1,4 @@
-"""FlexAttention of torch, compiled, on a GPU: documents, windows and linear biases without a mask or bias of query x
+"""Torch's FlexAttention, compiled, on a GPU: documents, windows and linear biases without a mask or bias of query x
 key.
 
 If queries are aligned with their keys, each query sees one range of slots, first to last: real positions come first in
@@ -23,16 +23,16 @@ from clew.kernels.attention_facts import Facts, product_type
 from clew.kernels.capture import held_by_graphs
 
 LONG = 256
-"""Shorter sequences use a mask, which is small and needs no compilation."""
+"""Sequences shorter than this use a mask, which is small and needs no compilation."""
 CAUSAL_BIASES: int | None = 1024
-"""Causal linear biases are trained here from this many queries on. Shorter ones, and all inference, use columns, which
-need no compilation. With None, all of them use columns."""
+"""From this many queries on, causal linear biases are trained here. Shorter sequences, and all inference, use columns,
+which need no compilation. With None, all sequences use columns."""
 WINDOWS = True
 """Whether windows run here instead of as blocks of queries (`window_blocks`)."""
 BLOCK = 128
 SHAPES = 16
-"""The most signatures that a process compiles, some seconds each. Further ones use columns, a mask or blocks of
-queries."""
+"""The maximum number of signatures that a process compiles; each takes some seconds. Further signatures use columns, a
+mask or blocks of queries."""
 
 _compiled: dict[tuple[object, ...], Callable[..., Any]] = {}
 _refused: set[tuple[object, ...]] = set()
@@ -69,7 +69,7 @@ def has_room(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, s
 def flex_attention(
     query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float
 ) -> Tensor | None:
-    """Return softmax(scale * Q K^T - slope * |i - j|) V over visible keys; None if the compiler fails on this case,
+    """Return softmax(scale * Q K^T - slope * |i - j|) V over visible keys; None if the compiler fails in this case,
     which is not retried."""
     shape = signature(query, key, value, slopes, scale)
     if shape not in _compiled:
@@ -142,7 +142,7 @@ def run_flex(
 
 
 def signature(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, scale: float) -> tuple[object, ...]:
-    """Return everything that the compiled code depends on."""
+    """Return everything on which the compiled code depends."""
     batch, heads, length, dim = query.shape
     parts, cuda = (query, key, value), torch.backends.cuda.matmul
     # Padding or casting gives tensors their own strides.
@@ -181,7 +181,7 @@ def linear_bias(slopes: Tensor) -> Callable[..., Tensor]:
 
 
 def mask_of(batch: int, seen: Sight, missing: int) -> flex.BlockMask:
-    # One layout whether or not rows share their places: another would be compiled again.
+    # The same layout whether or not rows share their places: another layout would be compiled again.
     first, last = (slots.int().expand(batch, -1).contiguous() for slots in seen_slots(seen, missing))
     return block_mask(first, last)
 
@@ -222,8 +222,8 @@ def seen_slots(seen: Sight, missing: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def block_mask(first: Tensor, last: Tensor) -> flex.BlockMask:
-    """Build the block mask from ranges (batch, length): which key blocks a query block sees in part, and which as a
-    whole."""
+    """Build the block mask from ranges (batch, length): which key blocks a query block sees partly, and which
+    completely."""
     blocks = first.shape[1] // BLOCK
     firsts, lasts = first.unflatten(1, (blocks, BLOCK)), last.unflatten(1, (blocks, BLOCK))
     starts = torch.arange(0, blocks * BLOCK, BLOCK, device=first.device)  # first slots of the key blocks

@@ -1,5 +1,5 @@
-"""Two-dimensional LSTM with an explicit backward pass: the readers of all corners together, one matrix product per
-diagonal.
+"""Two-dimensional LSTM with an explicit backward pass: the readers from all corners together, with one matrix product
+per diagonal.
 
 Forward, where s are the activations [i f_up f_left c~ o] and `before` holds the neighbours' states:
 

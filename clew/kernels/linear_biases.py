@@ -15,15 +15,15 @@ from torch import Tensor
 from clew.kernels.attention_facts import Facts
 
 LONG = 128
-"""The fewest queries. For fewer, a bias is small, and columns would cost as much."""
+"""The minimum number of queries. For fewer, a bias is small, and columns would cost as much."""
 STRIDE = 128
-"""A position is split into a multiple of this and a rest; both need at most 8 bits up to 2^15 positions from the
+"""A position is split into a multiple of this and a remainder; both need at most 8 bits up to 2^15 positions from the
 middle."""
 
 
 BY_CUDNN = False
-"""Whether cuDNN may run attention with columns on a GPU. Else flash attention runs it, which computes 64 + 8 columns as
-heads of 96."""
+"""Whether cuDNN may run attention with columns on a GPU. Otherwise flash attention runs it, which computes 64 + 8
+columns as heads of 96."""
 
 
 def takes_columns(facts: Facts) -> bool:

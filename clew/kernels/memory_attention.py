@@ -1,10 +1,10 @@
-"""Attention of a few queries per sentence over its memory, on a GPU: a decoder step, in which the beams of a sentence
-are its queries.
+"""Attention of a few queries per sentence over the sentence's memory, on a GPU: a decoder step, in which the beams of a
+sentence are its queries.
 
     context_i = sum_j softmax_j(scale q_i . k_j) v_j    over real places j, or over all places of a sentence that has
-                                                        no real one
+                                                        no real place
 
-A program handles all queries of one sentence and head, so that keys and values are read once, and loops over blocks of
+A program handles all queries of one sentence and head, so keys and values are read once, and loops over blocks of
 places up to the last real one. scaled_dot_product_attention would need a bias of sentences x places, built by several
 kernels in every step.
 """
@@ -21,17 +21,18 @@ try:
     import triton.language as tl
 
     from clew.kernels.ahead import wait_for_others
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 MOST_QUERIES = 16
-"""The most queries of a sentence; also the rows of the smallest tensor core product."""
+"""The maximum number of queries of a sentence; also the rows of the smallest tensor core product."""
 BLOCK, ENTRIES = 64, 4096
-"""The most places that a program reads together, and the most entries of their keys: wide heads read fewer places."""
+"""The maximum number of places that a program reads together, and of entries of their keys: with wide heads, a program
+reads fewer places."""
 WARPS = 4
 PRECISIONS = {torch.float32: ("ieee", "ieee"), torch.bfloat16: ("tf32", "tf32x3"), torch.float16: ("tf32", "tf32x3")}
-"""Precision of the products q k and w v, by the dtype of q, k and v. TF32 represents two-byte numbers exactly, so q k
-loses nothing; the weights w are float32 and are multiplied in parts."""
+"""The precision of the products q k and w v, by the dtype of q, k and v. TF32 represents two-byte numbers exactly, so q
+k loses nothing; the weights w are float32 and are multiplied in parts."""
 
 
 def is_supported(query: Tensor, keys: Tensor, values: Tensor) -> bool:
@@ -48,7 +49,7 @@ def has_form(query: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def memory_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
-    """Return the context (sentences, heads, queries, dim), laid out so that joining the heads of a query copies
+    """Return the context (sentences, heads, queries, dim), in a layout in which joining the heads of a query copies
     nothing.
 
     query is (sentences, heads, queries, dim), keys and values (sentences, key heads, places, dim), each key head shared

@@ -1,7 +1,7 @@
 """Copies at the end of a decoding step, on a GPU: several small tensors of any dtype in one kernel.
 
-torch copies lists of tensors by dtype, in blocks of 64 thousand numbers, of which the states of a step fill only one or
-two.
+torch copies lists of tensors by dtype, in blocks of 64 thousand numbers; the states of a step fill only one or two
+blocks.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -18,14 +18,14 @@ try:
     import triton.language as tl
 
     from clew.kernels.ahead import wait_for_others
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 TOGETHER = 8
-"""The most tensors that one kernel copies."""
+"""The maximum number of tensors that one kernel copies."""
 BLOCK = 1024
 MOST_COLUMNS, MOST_ROWS = 4, 1024
-"""The most columns that one kernel writes, and the most rows: it runs as a single program."""
+"""The maximum number of columns that one kernel writes, and of rows: it runs as a single program."""
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
@@ -45,18 +45,18 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         )
 
 
-def write_columns(kept: Sequence[Tensor], outputs: Sequence[Tensor], column: Tensor) -> bool:
-    """Write outputs (rows,) into `column` (1,) of kept (rows, columns) and add 1 to the column. Return False, doing
-    nothing, if unsupported."""
+def write_columns(tables: Sequence[Tensor], outputs: Sequence[Tensor], column: Tensor) -> bool:
+    """Write outputs (rows,) into `column` (1,) of the tables (rows, columns) and add 1 to the column. Return False and
+    do nothing if unsupported."""
     rows = len(outputs[0])
     fits = len(outputs) <= MOST_COLUMNS and 0 < rows <= MOST_ROWS and all(output.shape == (rows,) for output in outputs)
     if triton is None or not fits or not is_on_gpu(column):
         return False
-    places = [bytes_of(part) for pair in zip(kept, outputs, strict=True) for part in pair]
+    places = [bytes_of(part) for pair in zip(tables, outputs, strict=True) for part in pair]
     spare = MOST_COLUMNS - len(outputs)
     strides = [output.stride(0) for output in outputs]
     _written[(1,)](
-        *places, *places[:2] * spare, *strides, *strides[:1] * spare, column, rows, kept[0].shape[1],
+        *places, *places[:2] * spare, *strides, *strides[:1] * spare, column, rows, tables[0].shape[1],
         COUNT=len(outputs), ROWS=triton.next_power_of_2(rows), **launching(),
     )  # fmt: skip
     return True

@@ -1,13 +1,13 @@
 """The three projections of attention as one product.
 
-In inference it is a product with one block of memory, in which `Together` stores their weights end to end; loading and
-training write in place and keep this layout. If the weights have been moved apart (an adapter, a shard), or if one
-projection is watched, each runs alone.
+In inference it is a product with one block of memory, in which `Together` stores their weights one after another;
+loading and training write in place and keep this layout. If the weights have been separated (by an adapter, a shard),
+or if one projection is watched, each runs separately.
 
-The block has no gradient, so training concatenates the weights in each step; the gradient of that is a split. For T
-positions of width d, one product saves reading x twice and adding its three gradients, 4 T d numbers; concatenation
-costs 6 d^2, which is less if T is above a few d. Compiled under autocast it costs nothing, since weights are copied
-anyway to be cast.
+The block has no gradient, so training concatenates the weights in each step; the gradient of a concatenation is a
+split. For T positions of width d, one product saves reading x twice and adding its three gradients, 4 T d numbers;
+concatenation costs 6 d^2, which is less if T is above a few d. In compiled code under autocast it costs nothing, since
+casting copies the weights in any case.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Together:
         return Together(())
 
     def __call__(self, x: Tensor, *linears: nn.Linear) -> Tensor | None:
-        """Return the concatenated outputs of the linear maps, or None if they have to run alone."""
+        """Return the concatenated outputs of the linear maps, or None if they must run separately."""
         if self.weight is None or not all(map(_is_plain, linears)):
             return None
         if torch.is_grad_enabled():
@@ -62,7 +62,8 @@ def _joined(x: Tensor, linears: Sequence[nn.Linear]) -> Tensor:
 
 
 def _lay_together(parameters: list[Tensor]) -> Tensor | None:
-    """Move parameters into one block; they stay the same parameters. None if quantised and other weights are mixed."""
+    """Move parameters into one block; they remain the same parameters. Return None if quantised and other weights are
+    mixed."""
     if any(isinstance(parameter, QuantisedWeight) for parameter in parameters):
         return join_rows(parameters)
     block = torch.cat([parameter.detach() for parameter in parameters])

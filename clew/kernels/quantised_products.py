@@ -1,15 +1,15 @@
-"""x W^T + b with W in 8 or 4 bits. `product` alone decides how:
+"""x W^T + b with W in 8 or 4 bits. Only `product` decides how it is computed:
 
     anywhere            x (s Q)^T + b, where W is converted to float for the call
     x86 with VNNI       r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127:
-                        x is rounded to 8 bits too, each row by itself
+                        x is rounded to 8 bits too, row by row
     the same, few texts s (bfloat16(x) Q^T) + b in int8: half the time for one row
     a GPU, few rows     one kernel that reads Q and scales the sums (`few_rows_quantised`)
 
-Integer products are what makes 8 bits fast: with AVX-512 they take a half to a fifth of the time of float32, while
-converting W to float first takes three times as long as float32. Without VNNI, oneDNN adds pairs in 16 bits, which
-overflow; on other CPUs torch's product may be a plain loop. An int8 product has about 40 us of small operations around
-it, so that a small model decodes one row more slowly than in float32; int4 unpacks its codes in every product.
+Integer products make 8 bits fast: with AVX-512 they take a half to a fifth of the time of float32, while converting W
+to float first takes three times as long as float32. Without VNNI, oneDNN adds pairs in 16 bits, which overflow; on
+other CPUs torch's product may be a plain loop. An int8 product needs about 40 us of additional small operations, so a
+small model decodes one row more slowly than in float32; int4 unpacks its codes in every product.
 """
 
 import platform
@@ -24,7 +24,7 @@ from clew.kernels.few_rows_quantised import few_rows_product, is_for_few_rows
 from clew.kernels.quantising import Integers
 
 LEAST_SCALE = 1e-30
-"""The least row scale, so that a row of zeros is not divided by zero."""
+"""The minimum row scale, so that a row of zeros is not divided by zero."""
 MOST_TEXTS, MOST_PLACES = 8, 17
 """A step of more texts, or a chunk of more places, is faster as an integer product. There are two limits so that a
 chunk that verifies guesses is rounded like the single steps that it replaces."""
@@ -37,7 +37,7 @@ def multiplies_integers(device: torch.device) -> bool:
 
 @cache
 def has_integer_products() -> bool:
-    """Whether oneDNN's int8 product is correct for the largest sums. Tested, since there is no list of CPUs."""
+    """Whether oneDNN's int8 product is correct for the largest sums. This is tested, since there is no list of CPUs."""
     if platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available():
         return False
     x = torch.full((2, 64), 127, dtype=torch.int8)
@@ -46,8 +46,8 @@ def has_integer_products() -> bool:
 
 
 VECTOR = 16
-"""torch's product of bfloat16 with int8 reads so many columns together, and past the end of a row if they do not divide
-its length."""
+"""torch's product of bfloat16 with int8 reads this many columns together, and past the end of a row if its length is
+not a multiple."""
 
 
 @cache
@@ -69,8 +69,8 @@ def ones(length: int) -> Tensor:
 
 
 def few_texts_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:
-    """Multiply in bfloat16: sums are float32 and rounded to bfloat16 once. Scales are applied in float32, so that they
-    are not rounded."""
+    """Multiply in bfloat16: sums are float32 and rounded to bfloat16 once. Scales are applied in float32, so they are
+    not rounded."""
     sums = torch._weight_int8pack_mm(x.reshape(-1, x.shape[-1]).bfloat16(), weight.codes, ones(len(weight.codes)))
     y = sums * weight.scales.float() if bias is None else torch.addcmul(bias.float(), sums, weight.scales.float())
     return y.to(x.dtype).view(*x.shape[:-1], len(weight.scales))

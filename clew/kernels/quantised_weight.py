@@ -2,7 +2,7 @@
 
 To a layer it looks like a float tensor, with the shape, dtype and device of the original weight. `F.linear` and
 `F.embedding` read the integers; every other torch function gets the weight converted to float for the call. So layers
-need no changes, and module paths, names of weights and tied weights stay the same.
+need no changes, and module paths, weight names and tied weights stay the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,8 +58,8 @@ def stored(weight: Tensor) -> Tensor:
 
 
 def join_rows(weights: Sequence[Tensor]) -> QuantisedWeight | None:
-    """Concatenate the rows of all weights, and make each weight a view of the result; None if they are not all of one
-    kind."""
+    """Concatenate the rows of all weights, and make each weight a view of the result; None if they are not all of the
+    same kind."""
     forms = [weight.integers for weight in weights if isinstance(weight, QuantisedWeight)]
     if len(forms) < len(weights) or len({len(form.parts) for form in forms}) > 1:
         return None
@@ -82,7 +82,7 @@ def as_float(value: Any) -> Any:
 
 
 def as_empty(value: Any) -> Any:
-    """Return an empty tensor of the same dtype and device, for calls that need only these."""
+    """Return an empty tensor of the same dtype and device, for calls that need only those."""
     return value.integers.scales[:0] if isinstance(value, QuantisedWeight) else value
 
 

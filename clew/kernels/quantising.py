@@ -5,7 +5,7 @@
                                        s_n = max_k |W_nk| / 120
 
 M C fits into 8 bits: int4 is int8 stored in fewer bits, and one product serves both. M of a group is the one with the
-least squared error among four that suit its largest weight. Two 4-bit codes share a byte: column k has the low half,
+least squared error of four candidates for its largest weight. Two 4-bit codes share a byte: column k has the low half,
 column k + columns / 2 the high half.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 GROUP = 32
-"""Columns that share a multiplier."""
+"""The number of columns that share a multiplier."""
 
 
 class Integers(NamedTuple):

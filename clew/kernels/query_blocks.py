@@ -1,8 +1,8 @@
 """Attention one block of queries at a time, for forms that hold scores, a bias or a mask (Shaw's positions, additive
 scores, any bias).
 
-The scores of a block are recomputed in the backward pass, so that at most block x key of them are held. If causal, a
-block skips the keys after its last query, which compensates for the recomputation.
+The scores of a block are recomputed in the backward pass, so at most block x key of them are held. If causal, a block
+skips the keys after its last query, which compensates for the recomputation.
 """
 
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from clew.core.sight import Sight
 from clew.kernels.attention_facts import Facts
 
 LONG = 2048
-"""The fewest queries; fewer than this hold their scores."""
+"""The minimum number of queries; with fewer, all scores are held."""
 SIZE, LARGEST = 256, 2048
-"""Queries of a block, and the most on a GPU, which small blocks leave idle."""
+"""The number of queries of a block, and the maximum on a GPU, where small blocks leave processors idle."""
 HELD = 2**30
-"""The most bytes of a mask or bias held on a GPU: that is faster than blocks, which are computed twice."""
+"""The maximum bytes of a mask or bias that is held on a GPU. This is faster than blocks, which are computed twice."""
 HELD_BY_BLOCK = 2**28
 
 
 def takes_blocks(facts: Facts, *, bias: bool) -> bool:
-    """Whether a mask or bias of query x key is too large to hold."""
+    """Whether a mask or bias of query x key is too large to hold in memory."""
     if facts.tracing != "no":
         return False
     if facts.device == "cuda":

@@ -1,7 +1,7 @@
 """Fused recurrences of torch (oneDNN or plain C++ on the CPU, cuDNN on the GPU), exact under padding without packing.
 
-A fused kernel does not return the state at each row's own end. One extra input column that is 1 on padding, with weight
--1e4 on the input gate and +1e4 on the forget gate, makes i = 0 and f = 1 there, so that the final cell is that of the
+A fused kernel does not return the state at the end of each row. One extra input column that is 1 on padding, with
+weight -1e4 on the input gate and +1e4 on the forget gate, makes i = 0 and f = 1 there, so the final cell is that of the
 last real position. The hidden state is gathered from the outputs.
 
 A call is one layer: a stack of layers runs layer by layer, although cuDNN could overlap them.
@@ -22,16 +22,16 @@ from clew.kernels.deferred import Deferred
 CLOSED = -1e4
 OPEN = 1e4
 
-# cuDNN prefers its weights in one block; gathering them costs microseconds per call.
+# cuDNN prefers its weights in one block; copying them into one costs microseconds per call.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 warnings.filterwarnings(
     "ignore", message="LSTM with projections is not supported with oneDNN"
-)  # plain C++ is intended then
+)  # plain C++ is intended in this case
 
 
 def lstm(x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, *weights: Tensor) -> tuple[Tensor, Any]:
-    """LSTM; `weights` are those on h, the two biases and optionally a projection, which makes h narrower than the
-    cell."""
+    """Run an LSTM. `weights` are the recurrent weight, the two biases and optionally a projection, which makes h
+    narrower than the cell."""
     dim = state.cell.shape[-1]
     if mask is not None:
         gates = x.new_zeros(4 * dim, 1)
@@ -106,9 +106,9 @@ KINDS: dict[Callable[..., Any], str] = {
 
 
 def _one_step(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
-    """Run a decoding step as a cell: with one kernel on a GPU if supported, else with two products and one kernel.
+    """Run a decoding step as a cell: with one kernel on a GPU if supported, otherwise with two products and one kernel.
 
-    cuDNN and oneDNN copy all weights into their own layout in every call; with oneDNN that took up to fourteen times as
+    cuDNN and oneDNN copy all weights into their own layout in every call; with oneDNN this took up to fourteen times as
     long as the step.
     """
     x = x.numbers() if isinstance(x, Deferred) else x

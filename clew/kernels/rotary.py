@@ -1,4 +1,4 @@
-"""Rotary positions of a few tokens on a GPU, in one kernel: (a, b) -> (a cos t - b sin t, b cos t + a sin t), t =
+"""Rotary positions for a few tokens on a GPU, in one kernel: (a, b) -> (a cos t - b sin t, b cos t + a sin t), t =
 position * frequency."""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -13,7 +13,7 @@ try:
     import triton.language as tl
 
     from clew.kernels.ahead import wait_for_others
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 

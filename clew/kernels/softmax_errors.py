@@ -16,11 +16,11 @@ from torch import Tensor
 try:
     import triton
     import triton.language as tl
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 STEP, WARPS = 4096, 8
-"""Logits that a program reads together, and its number of warps."""
+"""The number of logits that a program reads together, and its number of warps."""
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -43,8 +43,8 @@ def softmax_errors_(
     """Overwrite logits (rows, columns), whose first `width` columns are real, by errors, unless `errors` is False.
 
     Errors are 0 in the other columns and in rows whose target is `ignore_index`. `plain` and, with smoothing, `uniform`
-    (rows,) are written, 0 in ignored rows. A target outside the columns gives NaN: to raise an error the host would
-    have to wait for the GPU.
+    (rows,) are written, 0 in ignored rows. A target outside the columns gives NaN, since to raise an error the host
+    would have to wait for the GPU.
     """
     rows, columns = logits.shape
     if not rows:
@@ -71,7 +71,7 @@ if triton is not None:
         counts = target == target
         if IGNORES:
             counts = target != ignore_index
-        # Read before the reductions below; after them all warps of the program may write.
+        # Read before the reductions below: after them all warps of the program may write.
         z_target = tl.load(z_row + target, mask=(target >= 0) & (target < width), other=float("nan")).to(tl.float32)
         # Lower than any logit, but finite: the difference of two infinities would be NaN.
         most = tl.full([STEP], -1e38, dtype=tl.float32)

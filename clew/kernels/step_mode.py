@@ -1,4 +1,4 @@
-"""Contexts for decoding without capture: on each device they replace torch's functions by kernels for few rows."""
+"""Contexts for decoding without capture. On each device they replace torch's functions by kernels for few rows."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -15,7 +15,7 @@ def step_mode(device: torch.device) -> AbstractContextManager[object]:
 
 
 def reading_mode(device: torch.device) -> AbstractContextManager[object]:
-    """Return the context for a prompt or a source, with many rows. It does nothing in training and compiled code."""
+    """Return the context for a prompt or a source, with many rows. It has no effect in training and compiled code."""
     is_training = torch.compiler.is_compiling() or torch.is_grad_enabled()
     return nullcontext() if is_training or device.type != "cpu" else on_cpu()
 

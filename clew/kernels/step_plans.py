@@ -23,11 +23,12 @@ try:
     import triton.language as tl
 
     from clew.kernels.ahead import wait_for_others
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 MOST_DEPTH = 4096
-"""Entries of x that a product reads at once, and so the widest norm that it can include."""
+"""The number of entries of x that a product reads at once, which is also the width of the widest norm that it can
+include."""
 ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
 
 
@@ -49,7 +50,7 @@ class Normed(NamedTuple):
 
 
 class Product(NamedTuple):
-    """activation(W x + b) * factor + added, where x may be a norm that is not computed yet."""
+    """activation(W x + b) * factor + added, where x may be a norm that has not been computed yet."""
 
     x: Tensor | Normed
     weight: Tensor
@@ -99,7 +100,7 @@ class Sum(NamedTuple):
 
 
 class LogSoftmax:
-    """log softmax(logits), of which often only some entries are needed."""
+    """log softmax(logits), often needed only for some entries."""
 
     def __init__(self, logits: Tensor):
         self.logits = logits
@@ -135,11 +136,11 @@ def few_rows_linear(
     out = torch.empty(*x.shape[:-1], width, dtype=x.dtype, device=x.device)
     step = triton.next_power_of_2(depth)
     block = 16 if width > 8192 else 4
-    beside = [None if part is None else rows_of(part) for part in (factor, added)]
+    extras = [None if part is None else rows_of(part) for part in (factor, added)]
     scales = (None, None) if norm is None else (norm.weight, norm.bias)
     _linear[(triton.cdiv(width, block),)](
-        flat, weight, *(weight if part is None else part for part in (bias, *scales, *beside)), out,
-        flat.stride(0), weight.stride(0), *(0 if part is None else part.stride(0) for part in beside), width, depth,
+        flat, weight, *(weight if part is None else part for part in (bias, *scales, *extras)), out,
+        flat.stride(0), weight.stride(0), *(0 if part is None else part.stride(0) for part in extras), width, depth,
         0.0 if norm is None else norm.eps,
         ROWS=rows, BLOCK=block, STEP=min(step, MOST_DEPTH), IS_WHOLE=step <= MOST_DEPTH, HAS_BIAS=bias is not None,
         NORM=0 if norm is None else 2 if norm.centred else 1, NORM_HAS_BIAS=scales[1] is not None,
@@ -208,18 +209,18 @@ if triton is not None:
         offset = tl.zeros([BLOCK], dtype=tl.float32)
         if HAS_BIAS:
             offset = tl.load(bias + n, mask=is_output, other=0.0).to(tl.float32)
-        if IS_WHOLE:  # start reading the weights, which no kernel writes, before x is ready
+        if IS_WHOLE:  # read the weights, which no kernel writes, before x is ready
             some = tl.load(rows_of_weight + k[None, :], mask=is_output[:, None] & (k < depth)[None, :], other=0.0)
         wait_for_others(AHEAD)
         for row in tl.static_range(ROWS):
             if IS_WHOLE:
-                given = tl.load(x + row * x_row + k, mask=k < depth, other=0.0).to(tl.float32)
+                x_row_values = tl.load(x + row * x_row + k, mask=k < depth, other=0.0).to(tl.float32)
                 if NORM > 0:
-                    given = _standardised(
-                        given, k < depth, depth, norm_weight, norm_bias, k, eps, NORM == 2, NORM_HAS_BIAS
+                    x_row_values = _standardised(
+                        x_row_values, k < depth, depth, norm_weight, norm_bias, k, eps, NORM == 2, NORM_HAS_BIAS
                     )
-                    given = given.to(number).to(tl.float32)
-                total = tl.sum(some.to(tl.float32) * given[None, :], 1)
+                    x_row_values = x_row_values.to(number).to(tl.float32)
+                total = tl.sum(some.to(tl.float32) * x_row_values[None, :], 1)
             else:
                 sums = tl.zeros([BLOCK, STEP], dtype=tl.float32)
                 for start in range(0, depth, STEP):
@@ -227,8 +228,8 @@ if triton is not None:
                     some = tl.load(
                         rows_of_weight + at[None, :], mask=is_output[:, None] & (at < depth)[None, :], other=0.0
                     )
-                    given = tl.load(x + row * x_row + at, mask=at < depth, other=0.0)
-                    sums += some.to(tl.float32) * given.to(tl.float32)[None, :]
+                    x_row_values = tl.load(x + row * x_row + at, mask=at < depth, other=0.0)
+                    sums += some.to(tl.float32) * x_row_values.to(tl.float32)[None, :]
                 total = tl.sum(sums, 1)
             y = (total + offset).to(number)
             if ACTIVATION > 0:

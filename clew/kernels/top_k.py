@@ -1,4 +1,4 @@
-"""Top-k of each row, on a GPU: of the log-probabilities of a vocabulary, and of the few candidates of a sentence.
+"""The top k of each row, on a GPU: of the log-probabilities of a vocabulary, or of the few candidates of a sentence.
 
     values, indices = sort(x, descending, stable)[:k]   of log softmax(x) if `parts` of its sum are given (`vocabulary`)
 
@@ -21,13 +21,13 @@ try:
 
     from clew.kernels.ahead import wait_for_others
     from clew.kernels.vocabulary import log_total
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 MOST = 64
-"""The largest k: a block finds its best entries one by one."""
+"""The maximum k: a block finds its best entries one by one."""
 WIDE, NARROW = 4096, 1024
-"""Entries of a block, for many programs and for few."""
+"""The number of entries of a block, for many programs and for few."""
 
 
 def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> bool:

@@ -1,11 +1,12 @@
-"""The softmax over a vocabulary in a decoding step, on a GPU, which rarely needs all of its entries.
+"""The softmax over a vocabulary in a decoding step, which rarely needs all entries, on a GPU.
 
     log_softmax(z) = z - l,    l = log sum exp z        in float32
     best(z)        = argmax z, max z - l
     at(z, w)       = z_w - l
 
-A row is read in parallel parts, each of which gives its maximum, the maximum's position and its sum of exponentials;
-every result is computed from these and the logits. NaN is never the maximum; a row that has one has l = NaN.
+A row is read in parallel parts, each of which yields its maximum, the position of the maximum and its sum of
+exponentials; every result is computed from these and the logits. NaN is never the maximum; a row that has one has l =
+NaN.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -22,11 +23,11 @@ try:
     import triton.language as tl
 
     from clew.kernels.ahead import wait_for_others
-except ImportError:  # a build of torch for the CPU comes without it
+except ImportError:  # CPU builds of torch come without it
     triton = None
 
 WIDE, NARROW = (4096, 8), (1024, 4)
-"""Logits of a part, and its warps, for many rows and for few."""
+"""The number of logits of a part, and of its warps, for many rows and for few."""
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 PROGRAMS = 264
 """Enough programs to fill a large GPU twice."""

@@ -1,8 +1,8 @@
 """Attention within a window, one block of queries at a time, so that memory grows linearly with the length.
 
-A block of queries sees the keys beside it and a window before it (on both sides if not causal). The blocks become rows
-of a batch, each with its own piece of the keys, and attention over them is ordinary attention with another `Sight`: any
-score, position or kernel applies.
+A block of queries sees the keys at its own positions and a window before them (on both sides if not causal). The blocks
+become rows of a batch, each with its own piece of the keys, and attention over them is ordinary attention with another
+`Sight`: any score, position or kernel applies.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from clew.core.masks import Places
 from clew.core.sight import Sight
 
 SMALLEST, LARGEST = 128, 512
-"""A block has as many queries as the window is wide, between these limits."""
+"""A block has as many queries as the window is wide, within these limits."""
 ALIGNED = 8
 """The number of keys before a block is a multiple of this, so that the rows of a mask are aligned for GPUs."""
 
@@ -36,14 +36,14 @@ class Blocks(NamedTuple):
         return self.query, self.key, self.value, self.seen.places, self.seen.key_index, self.seen
 
     def join(self, context: Tensor) -> Tensor:
-        """(batch * blocks, heads, block, dim) -> (batch, heads, length, dim)"""
+        """Join blocks: (batch * blocks, heads, block, dim) -> (batch, heads, length, dim)."""
         in_rows = context.view(self.batch, -1, *context.shape[1:]).transpose(1, 2)
         return in_rows.flatten(2, 3)[:, :, : self.length]
 
 
 def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blocks | None:
-    """Cut queries, keys and values into blocks; None if queries and keys are not aligned, or if blocks would save less
-    than half."""
+    """Cut queries, keys and values into blocks. Return None if queries and keys are not aligned, or if blocks would
+    save less than half."""
     reach = furthest(seen) if seen.aligned else None
     if reach is None:
         return None
@@ -57,7 +57,7 @@ def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blo
     missing = count * size - length
 
     def cut(x: Tensor, before: int = 0, after: int = 0) -> Tensor:
-        """(batch, heads, length, dim) -> (batch * blocks, heads, before + size + after, dim)"""
+        """Cut x into blocks: (batch, heads, length, dim) -> (batch * blocks, heads, before + size + after, dim)."""
         pieces = F.pad(x, (0, 0, before, missing + after)).unfold(2, before + size + after, size)
         return pieces.permute(0, 2, 1, 4, 3).flatten(0, 1)
 
@@ -75,7 +75,7 @@ def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blo
 
 
 def furthest(seen: Sight) -> int | None:
-    """Return how far any query sees: the window, or less if documents are shorter, which is checked only on a CPU to
+    """Return how far any query sees: the window, or less if documents are shorter, which is checked only on a CPU, to
     avoid waiting for a GPU."""
     places = seen.places
     if (

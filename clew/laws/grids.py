@@ -2,7 +2,8 @@
 ...)`.
 
 The `directions` of such a layer are the corners from which it reads, as in `clew.layers.shapes.grids`. A trial's length
-is the maximum height and width."""
+is the maximum height and width.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -9,7 +9,7 @@ from clew.core.errors import UserError, shortened
 from clew.recipes.grid import expand
 from clew.recipes.listed import Listed, listed_settings
 from clew.recipes.running import run_recipe
-from clew.runs.directory import is_run
+from clew.runs.folder.run_files import is_run
 from clew.runs.loaded import Run
 from clew.runs.settings.keywords import settings_of
 from clew.training.callbacks import Callback

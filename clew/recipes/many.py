@@ -16,9 +16,10 @@ from clew.recipes.opening import fixed_differences
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
 from clew.runs.config import Config, TrainingConfig
-from clew.runs.directory import append_metrics, check_code, config_there, is_run
+from clew.runs.directory import append_metrics, check_code, config_there
 from clew.runs.folder.lock import is_locked
 from clew.runs.folder.records import is_finished
+from clew.runs.folder.run_files import is_run
 from clew.runs.folder.summary import summarise
 from clew.training.report import Report
 from clew.training.run import check_training

@@ -8,17 +8,9 @@ from clew.core.processes import from_first, is_restart
 from clew.core.wording import argument
 from clew.recipes.resolving import check_needs, read_recipe
 from clew.runs.config import Config, resolve
-from clew.runs.directory import (
-    check_code,
-    check_files,
-    check_run,
-    config_there,
-    default_folder,
-    is_abandoned,
-    is_run,
-    read_config,
-)
+from clew.runs.directory import check_code, check_files, config_there, default_folder, is_abandoned, read_config
 from clew.runs.folder.replacing import check_replaceable
+from clew.runs.folder.run_files import check_run, is_run
 from clew.runs.folder.summary import summarise
 from clew.runs.settings.fields import differences
 from clew.runs.settings.overriding import overlay, override

@@ -9,8 +9,8 @@ from clew.core.errors import UserError, shortened, unknown
 from clew.core.wording import argument
 from clew.recipes import RECIPES
 from clew.runs.config import Config, resolve
-from clew.runs.directory import CONFIG, IMPORTED
 from clew.runs.embedding import filled
+from clew.runs.folder.run_files import CONFIG, IMPORTED
 from clew.runs.settings.fields import changed_fields, fields_of
 from clew.runs.settings.overriding import overlay, override
 from clew.runs.settings.values import read_yaml

@@ -34,6 +34,7 @@ from clew.core.files import (
     PARTIAL,
     check_regular,
     file_hash,
+    json_hash,
     write_json,
     write_text,
     written_aside,
@@ -43,55 +44,15 @@ from clew.kernels.quantised_weight import QuantisedWeight
 from clew.runs.config import Config, resolve
 from clew.runs.folder.lock import LOCK
 from clew.runs.folder.run_files import (
-    CODE as CODE,
-)
-from clew.runs.folder.run_files import (
-    CONFIG as CONFIG,
-)
-from clew.runs.folder.run_files import (
-    ENVIRONMENT as ENVIRONMENT,
-)
-from clew.runs.folder.run_files import (
-    FORMAT as FORMAT,
-)
-from clew.runs.folder.run_files import (
-    IMPORTED as IMPORTED,
-)
-from clew.runs.folder.run_files import (
-    METRICS as METRICS,
-)
-from clew.runs.folder.run_files import (
-    ORIGIN as ORIGIN,
-)
-from clew.runs.folder.run_files import (
-    VOCABULARY as VOCABULARY,
-)
-from clew.runs.folder.run_files import (
-    WEIGHTS as WEIGHTS,
-)
-from clew.runs.folder.run_files import (
-    check_format as check_format,
-)
-from clew.runs.folder.run_files import (
-    check_run as check_run,
-)
-from clew.runs.folder.run_files import (
-    is_foreign as is_foreign,
-)
-from clew.runs.folder.run_files import (
-    is_own as is_own,
-)
-from clew.runs.folder.run_files import (
-    is_run as is_run,
-)
-from clew.runs.folder.run_files import (
-    json_hash as json_hash,
-)
-from clew.runs.folder.run_files import (
-    read_metrics as read_metrics,
-)
-from clew.runs.folder.run_files import (
-    read_raw_settings as read_raw_settings,
+    CODE,
+    CONFIG,
+    ENVIRONMENT,
+    FORMAT,
+    METRICS,
+    VOCABULARY,
+    is_run,
+    read_metrics,
+    read_raw_settings,
 )
 from clew.runs.settings.fields import differences
 from clew.runs.settings.upgrading import upgraded

@@ -18,8 +18,8 @@ from clew.layers.context import Context
 from clew.layers.pooling import MIXES
 from clew.models import MODELS, SHAPES
 from clew.runs.config import Config, EmbeddingConfig, resolve
-from clew.runs.directory import WEIGHTS, check_files, check_run, read_config, read_weights
-from clew.runs.folder.run_files import FORMAT
+from clew.runs.directory import check_files, read_config, read_weights
+from clew.runs.folder.run_files import FORMAT, WEIGHTS, check_run
 from clew.runs.settings.upgrading import upgraded
 from clew.sources.tokens import LetteredWords, Tokens
 from clew.sources.words import WordReader

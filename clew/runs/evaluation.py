@@ -16,7 +16,7 @@ from clew.data.kinds.section import DataSection
 from clew.data.notes import Notes
 from clew.metrics.score import Score
 from clew.runs.config import Config, resolve
-from clew.runs.directory import IMPORTED
+from clew.runs.folder.run_files import IMPORTED
 from clew.runs.in_memory import Kept, file_named, keep_part, keep_rows
 from clew.runs.settings.explaining import read_section
 from clew.runs.settings.given import decoding_config

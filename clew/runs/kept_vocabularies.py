@@ -1,16 +1,15 @@
 """A cache of trained tokenizers and label tables. The key is the content of the training text and the settings, because
 a second run with the same ones would train the same vocabularies."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from clew.core.files import cache_folder, private_folder, write_private
+from clew.core.files import cache_folder, json_hash, private_folder, write_private
 from clew.data.caching.fingerprints import code_digest
-from clew.data.caching.verified import DAMAGE, digest
+from clew.data.caching.verified import DAMAGE
 from clew.runs.config import Config
 from clew.tasks import TASKS
 from clew.text.train import TOKENIZERS
@@ -28,19 +27,16 @@ def kept_vocabularies(config: Config, content: str | None, train: Callable[[], M
     if content is None or code is None or config.transfer.source is not None or config.embedding.vectors is not None:
         return train()
     settings = [FORMAT, content, config.text.model_dump(mode="json"), config.task.model_dump(mode="json"), code]
-    path = (
-        cache_folder()
-        / f"{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]}.vocabularies"
-    )
+    path = cache_folder() / f"{json_hash(settings)[:32]}.vocabularies"
     with suppress(*DAMAGE):
         about = json.loads(path.read_text(encoding="utf-8"))
-        if about.pop("sha256") == digest(about):
+        if about.pop("sha256") == json_hash(about):
             return {role: entry.vocabularies[role].from_json(text) for role, text in about["vocabularies"].items()}
     vocabularies = train()
     about = {"vocabularies": {role: vocabulary.to_json() for role, vocabulary in vocabularies.items()}}
     with suppress(OSError):  # if the cache cannot be written, the next run trains them again
         private_folder(path.parent)
         aside = path.with_suffix(f".partial-{os.getpid()}")
-        write_private(aside, json.dumps({**about, "sha256": digest(about)}))
+        write_private(aside, json.dumps({**about, "sha256": json_hash(about)}))
         aside.replace(path)
     return vocabularies

@@ -16,7 +16,7 @@ from clew.layers.precision import check_precision, quantise
 from clew.runs.asking import ask_runs, find_use, read_options, read_rows, uses_of
 from clew.runs.build import build_task
 from clew.runs.config import Config
-from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, num_values, read_config
+from clew.runs.directory import check_code, check_files, num_values, read_config
 from clew.runs.evaluation import (
     Evaluation,
     Evaluations,
@@ -28,6 +28,7 @@ from clew.runs.evaluation import (
     score_choices,
     score_part,
 )
+from clew.runs.folder.run_files import WEIGHTS, check_run
 from clew.runs.folder.vocabularies import TOKENIZER, load_vocabularies
 from clew.runs.folder.weights import load_weights
 from clew.runs.in_memory import Rows, is_file_name

@@ -6,7 +6,8 @@ from pathlib import Path
 from clew.core.errors import UserError
 from clew.core.wording import argument
 from clew.layers.adapters import is_adapted, merge
-from clew.runs.directory import CODE, ENVIRONMENT, METRICS, WEIGHTS, check_empty, write_config, write_weights
+from clew.runs.directory import check_empty, write_config, write_weights
+from clew.runs.folder.run_files import CODE, ENVIRONMENT, METRICS, WEIGHTS
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run, load_run
 from clew.runs.trust import trust_like

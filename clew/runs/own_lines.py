@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from clew.core.errors import UserError
 from clew.data.notes import Notes
-from clew.runs.directory import IMPORTED
+from clew.runs.folder.run_files import IMPORTED
 from clew.runs.loaded import Run
 from clew.runs.trust import check_paths
 from clew.tasks import TASKS

@@ -14,8 +14,9 @@ from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attending.heads import AttendingLayer, attending_layers, cut_to, grouped
 from clew.layers.attention import SelfAttention
 from clew.layers.precision import check_whole
-from clew.runs.directory import CODE, ENVIRONMENT, WEIGHTS, append_metrics, check_empty, write_config, write_weights
+from clew.runs.directory import append_metrics, check_empty, write_config, write_weights
 from clew.runs.embedding import check_merged
+from clew.runs.folder.run_files import CODE, ENVIRONMENT, WEIGHTS
 from clew.runs.folder.summary import summarise
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run

@@ -14,8 +14,9 @@ from clew.core.files import file_hash
 from clew.layers.adapters import adapt, adapter_names, is_adapted
 from clew.models import MODELS
 from clew.runs.config import Config
-from clew.runs.directory import VOCABULARY, WEIGHTS, check_files, check_run, is_run, read_config, read_weights
+from clew.runs.directory import check_files, read_config, read_weights
 from clew.runs.embedding import check_merged, check_reads_one_sequence
+from clew.runs.folder.run_files import VOCABULARY, WEIGHTS, check_run, is_run
 from clew.runs.trust import UntrustedPath, check_path
 from clew.tasks import TASKS
 from clew.text.labels import Labels

@@ -7,8 +7,6 @@ own folder, in the working directory or among the corpora are read; others are r
 permanently with `--trust`.
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, named, shortened
-from clew.core.files import LARGEST_WHOLE, cache_folder, create_private, private_folder, read_json, read_text
+from clew.core.files import LARGEST_WHOLE, cache_folder, create_private, json_hash, private_folder, read_json, read_text
 from clew.core.wording import is_command
 
 CONFIG = "config.json"
@@ -63,7 +61,7 @@ def config_hash(folder: Path) -> str:
     settings = read_json(folder / CONFIG)
     if isinstance(settings, dict):
         settings.pop("sha256", None)
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return json_hash(settings)
 
 
 def trust(folder: Path) -> None:

@@ -21,7 +21,7 @@ from clew.core.errors import UserError, shortened, shown
 from clew.core.files import file_hash
 from clew.recipes.calling import run_with
 from clew.recipes.listed import Listed
-from clew.runs.directory import CONFIG, METRICS, VOCABULARY, WEIGHTS
+from clew.runs.folder.run_files import CONFIG, METRICS, VOCABULARY, WEIGHTS
 from clew.runs.loaded import Run, load_run
 from clew.runs.settings.keywords import keyword_path, python_errors
 

@@ -15,8 +15,8 @@ from clew.core.files import file_hash
 from clew.core.processes import world_size
 from clew.core.wording import argument, argument_name
 from clew.recipes.resolving import check_needs, read_recipe
-from clew.runs.directory import is_run
 from clew.runs.folder.lock import locked
+from clew.runs.folder.run_files import is_run
 from clew.studies import STUDY, is_study
 from clew.studies.result import Search, build_result, save_best
 from clew.studies.space import Space, read_space

@@ -10,8 +10,9 @@ from typing import Any
 from clew.core.errors import UserError
 from clew.metrics.score import Score
 from clew.recipes.running import run_recipe
-from clew.runs.directory import append_metrics, is_run, read_config
+from clew.runs.directory import append_metrics, read_config
 from clew.runs.folder.lock import is_locked
+from clew.runs.folder.run_files import is_run
 from clew.runs.folder.summary import summarise
 from clew.training.checkpoints import DiskError
 from clew.training.records import Record

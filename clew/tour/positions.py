@@ -1,7 +1,8 @@
 """The experiment `positions`: pictures of the encodings, and p_i . p_j against i - j.
 
 For sinusoids p_i . p_j = sum_k cos((i - j) w_k): it depends only on i - j, and not on its sign. The learnt vectors
-are those of a small GPT."""
+are those of a small GPT.
+"""
 
 import math
 from typing import NamedTuple

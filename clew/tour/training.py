@@ -16,7 +16,7 @@ from clew.metrics.score import Score
 from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.config import resolve
-from clew.runs.directory import is_run
+from clew.runs.folder.run_files import is_run
 from clew.runs.folder.summary import summarise
 from clew.runs.folder.vocabularies import TOKENIZER
 from clew.runs.loaded import Run, load_run

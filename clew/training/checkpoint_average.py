@@ -19,13 +19,9 @@ from clew.core.files import file_hash, read_json
 from clew.core.wording import argument
 from clew.metrics.score import Score
 from clew.runs.directory import (
-    CODE,
-    METRICS,
-    WEIGHTS,
     append_metrics,
     check_code,
     check_empty,
-    check_run,
     read_config,
     read_weights,
     write_config,
@@ -33,6 +29,7 @@ from clew.runs.directory import (
     write_weights,
 )
 from clew.runs.embedding import check_merged
+from clew.runs.folder.run_files import CODE, METRICS, WEIGHTS, check_run
 from clew.runs.folder.summary import summarise
 from clew.runs.folder.vocabularies import load_vocabularies, save_vocabularies
 from clew.runs.loaded import Run, load_run

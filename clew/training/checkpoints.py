@@ -33,8 +33,8 @@ from clew.core.processes import gather_rows, rank, sum_over_processes, world_siz
 from clew.core.types import State, Tree
 from clew.core.wording import argument
 from clew.layers.adapters import own_weights
-from clew.runs.directory import check_format, read_weights, write_weights
-from clew.runs.folder.run_files import FORMAT
+from clew.runs.directory import read_weights, write_weights
+from clew.runs.folder.run_files import FORMAT, check_format
 from clew.runs.settings.upgrading import upgraded
 from clew.training.averaging import Average
 from clew.training.format_1 import agrees_with_words

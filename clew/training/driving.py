@@ -8,7 +8,8 @@ from pathlib import Path
 
 from clew.core.errors import UserError, counted
 from clew.core.processes import first_alone, rank, world_size
-from clew.runs.directory import WEIGHTS, read_weights, truncate_metrics, write_weights
+from clew.runs.directory import read_weights, truncate_metrics, write_weights
+from clew.runs.folder.run_files import WEIGHTS
 from clew.training.callbacks import Evaluated, Saved
 from clew.training.checkpoints import find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.loggers import build_loggers

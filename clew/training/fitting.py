@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 from clew.core.batches import Batches, map_batch, num_rows, to_device
 from clew.core.config import Part, check_part
 from clew.core.errors import UserError, counted, did_you_mean, shown
+from clew.core.files import json_hash
 from clew.core.identity import Known
 from clew.core.processes import (
     derived,
@@ -39,8 +40,9 @@ from clew.core.wording import argument
 from clew.layers.precision import is_quantised
 from clew.metrics.score import Score
 from clew.runs.config import TrainingConfig, meant_by
-from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, is_abandoned, read_weights, write_environment
+from clew.runs.directory import is_abandoned, read_weights, write_environment
 from clew.runs.folder.replacing import check_replaceable
+from clew.runs.folder.run_files import ENVIRONMENT, METRICS, WEIGHTS
 from clew.runs.settings.explaining import read_section
 from clew.tasks.learning import Autocast
 from clew.training.callbacks import Callback, Ended
@@ -52,7 +54,7 @@ from clew.training.report import Report, Silence
 from clew.training.run import check_training, own_device, watch_training
 from clew.training.run_folder import RunFolder, locked_run, make_folder, writing
 from clew.training.schedules import SCHEDULES
-from clew.training.trainer import Trainer, build_trainer, digest
+from clew.training.trainer import Trainer, build_trainer
 
 Evaluate = Callable[[Any], float | Mapping[str, float]]
 """Evaluates a module: returns a loss, or metrics by name that include `loss`. The lowest loss is the best."""
@@ -326,7 +328,7 @@ def identity(
         else {"part": settings.optimiser, "learning_rate": settings.learning_rate}
     )
     clipping = {"norm": settings.clip_norm, "value": settings.clip_value}
-    about = f"{type(module).__name__} of {count:,} parameters, {digest(shapes)}"
+    about = f"{type(module).__name__} of {count:,} parameters, {json_hash(shapes)[:8]}"
     return {
         "module": Known({"class": type(module).__name__, "parameters": count, "shapes": shapes}, about),
         "optimiser": Known(facts, part),

@@ -20,8 +20,9 @@ from clew.layers.recurrent import Recurrent
 from clew.metrics.score import Score
 from clew.runs.build import build_task
 from clew.runs.config import Config, TrainingConfig
-from clew.runs.directory import WEIGHTS, is_run, write_weights
+from clew.runs.directory import write_weights
 from clew.runs.folder.predictions import write_predictions
+from clew.runs.folder.run_files import WEIGHTS, is_run
 from clew.runs.folder.summary import summarise
 from clew.runs.folder.weights import load_weights
 from clew.runs.loaded import Run

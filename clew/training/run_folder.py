@@ -12,9 +12,10 @@ from clew.core.errors import UserError
 from clew.core.processes import rank
 from clew.core.wording import argument
 from clew.runs.config import Config
-from clew.runs.directory import is_run, keep_code, remove_leftovers, write_config, write_environment
+from clew.runs.directory import keep_code, remove_leftovers, write_config, write_environment
 from clew.runs.folder.lock import locked
 from clew.runs.folder.replacing import remove_run
+from clew.runs.folder.run_files import is_run
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.trust import trust
 from clew.training.checkpoints import DiskError, cannot_write, checkpoint_folders

@@ -1,8 +1,6 @@
 """Build the parts of a training run from a config: optimiser, schedule, averages, batches, the compiled and replicated
 model."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from torch import Tensor, nn
 
 from clew.core.batches import Batches
 from clew.core.config import build_part
+from clew.core.files import json_hash
 from clew.core.identity import Known
 from clew.core.processes import is_distributed, rank
 from clew.layers.sequence import Stack
@@ -160,7 +159,7 @@ def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> d
     """Return the facts that must not change when a run is resumed, apart from its data."""
     parameters = sum(p.numel() for p in task.parameters())
     settings = {"settings": config.model.model_dump(mode="json"), "task": config.task.model_dump(mode="json")}
-    about = f"{config.model.family} of {parameters:,} parameters, {digest(settings)}"
+    about = f"{config.model.family} of {parameters:,} parameters, {json_hash(settings)[:8]}"
     model = Known({"parameters": parameters, **settings}, about)
     return {"model": model, **{role: known_vocabulary(vocabulary) for role, vocabulary in vocabularies.items()}}
 
@@ -168,10 +167,6 @@ def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> d
 def known_vocabulary(vocabulary: Any) -> Known:
     facts = {"size": vocabulary.vocabulary, "hash": vocabulary.hash}
     return Known(facts, f"{vocabulary.vocabulary:,} {vocabulary.unit}s, {vocabulary.hash[:8]}")
-
-
-def digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def num_multiplied(task: nn.Module) -> int:

@@ -27,7 +27,7 @@ def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path:
     for arguments, sentence in [
         (
             (tmp_path / "translator",),
-            "it has no vectors of a text alone; take a run that reads one sequence",
+            "it has no vectors of a text alone; use a run that reads one sequence",
         ),
         ((lstm, "--corpus", "ewt-sampel"), "unknown corpus 'ewt-sampel'; did you mean 'ewt-sample'?"),
         ((lstm, "--limit", 0), "limit (0) must be at least 1 sentence"),

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from clew.cli.main import main
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.training.checkpoints import checkpoint_folders
 from tests.runs.small import lstm_settings
 from tests.warm import Command, has_lines

@@ -15,7 +15,7 @@ from clew.core.state import map_tree
 from clew.decoding.sampling import Frame, Step, Walk
 from clew.decoding.stepper import prefill
 from clew.kernels import few_rows, moving, vocabulary
-from clew.kernels.deferred import Deferred, made, plan_of
+from clew.kernels.deferred import Deferred, computed, plan_of
 from clew.kernels.few_rows import FewRows
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.kernels.quantising import Integers, integers_of
@@ -75,7 +75,7 @@ def test_a_norm_a_product_an_activation_and_a_sum_are_one_kernel(device, dtype, 
             plan is not None and isinstance(plan.x, Normed) and plan.activation == "gelu_tanh" and plan.added is added
         )
         assert plan_of(norm, Normed) is not None  # it was not computed by itself
-        found = made(found)
+        found = computed(found)
     wide = x.double()
     norm = (
         F.layer_norm(wide, (depth,), scale.double(), shift.double())
@@ -113,8 +113,8 @@ def test_a_sum_and_its_norm_are_one_kernel_with_many_rows(device, dtype):
         total = x + y
         assert plan_of(total, Sum) is not None
         norm = torch.layer_norm(total, (50,), scale, shift, 1e-5)
-        assert isinstance(total, Deferred) and total.made is not None and not isinstance(norm, Deferred)
-    assert IS_INTERPRETED or torch.equal(made(total), x + y)
+        assert isinstance(total, Deferred) and total.result is not None and not isinstance(norm, Deferred)
+    assert IS_INTERPRETED or torch.equal(computed(total), x + y)
     assert error(total, (x + y).double()) < ALLOWED[dtype]
     wanted = F.layer_norm((x + y).double(), (50,), scale.double(), shift.double())
     assert error(norm, wanted) < ALLOWED[dtype]
@@ -147,7 +147,7 @@ def test_of_a_softmax_only_what_is_asked_for_is_computed(device, dtype, rows, wi
         chosen, two = log_probs.gather(1, best[:, None]), log_probs.gather(1, others)
         viewed = log_probs.view(rows, 1, width).topk(min(width, 5))
         assert plan is not None and plan_of(log_probs, LogSoftmax) is plan
-        whole = made(log_probs)
+        whole = computed(log_probs)
     assert torch.equal(best, logits[:, 0].float().argmax(-1))
     torch.testing.assert_close(chosen.double(), wanted.gather(1, best[:, None]), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(two.double(), wanted.gather(1, others), atol=1e-5, rtol=1e-5)
@@ -174,7 +174,7 @@ def test_what_is_written_over_is_read_before(device):
     with torch.inference_mode(), FewRows(fuses=True):
         found = F.linear(x, weight)
         x.zero_()
-    torch.testing.assert_close(made(found), wanted)
+    torch.testing.assert_close(computed(found), wanted)
 
 
 def test_counters_are_added_to_together_and_before_they_are_read(device):
@@ -198,7 +198,7 @@ def test_a_plan_that_two_functions_take_gives_both_the_same(device):
     for each, right in zip(
         found, (F.relu(wanted), wanted * 2, wanted[:, :3], torch.cat([wanted, wanted])), strict=True
     ):
-        torch.testing.assert_close(made(each), right)
+        torch.testing.assert_close(computed(each), right)
 
 
 def test_arguments_by_name_and_further_options_are_torchs(device):
@@ -227,13 +227,13 @@ def test_arguments_by_name_and_further_options_are_torchs(device):
         x.view(torch.int32),
     ]
     for each, right in zip(found, [*expected, torch.ones_like(count)], strict=True):
-        torch.testing.assert_close(made(each), right)
+        torch.testing.assert_close(computed(each), right)
 
 
 def test_what_is_made_within_the_mode_is_a_plain_tensor(device):
     x, weight = draw(20, 40, device=device, dtype=torch.float32), draw(40, 40, device=device, dtype=torch.float32)
     with torch.inference_mode(), FewRows(fuses=True):
-        assert type(made(F.linear(x, weight))) is type(made(x + x)) is Tensor
+        assert type(computed(F.linear(x, weight))) is type(computed(x + x)) is Tensor
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_every_way_to_write_is_noticed(device, write):
     with torch.inference_mode(), FewRows(fuses=True):
         found = x + y
         write(x)
-    torch.testing.assert_close(made(found), wanted)
+    torch.testing.assert_close(computed(found), wanted)
 
 
 def test_a_token_that_was_written_over_is_not_the_best_one(device):
@@ -257,8 +257,8 @@ def test_a_token_that_was_written_over_is_not_the_best_one(device):
         tokens.fill_(7)
         chosen = log_probs.gather(1, tokens[:, None])
     wanted = logits.log_softmax(-1)
-    torch.testing.assert_close(made(chosen), wanted[:, 7:8])
-    torch.testing.assert_close(made(spread), wanted.gather(1, logits[:1].argmax(-1).expand(3)[:, None]))
+    torch.testing.assert_close(computed(chosen), wanted[:, 7:8])
+    torch.testing.assert_close(computed(spread), wanted.gather(1, logits[:1].argmax(-1).expand(3)[:, None]))
 
 
 def test_a_counter_may_be_added_to_twice(device):
@@ -336,7 +336,7 @@ def test_steps_of_a_model_are_what_they_are_without_the_mode(device, family, row
         found = []
         for _ in range(5):
             with mode or nullcontext():
-                frame, step = map_tree(made, walk(frame, None))
+                frame, step = map_tree(computed, walk(frame, None))
             found.append(map_tree(torch.clone, step))
         return found
 

@@ -9,8 +9,9 @@ from clew.core.errors import UserError
 from clew.recipes.many import Planned, is_done, plan_grid, run_planned
 from clew.recipes.resolving import changes, config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import CONFIG, read_metrics, read_weights
+from clew.runs.directory import read_weights
 from clew.runs.folder.lock import locked
+from clew.runs.folder.run_files import CONFIG, read_metrics
 from clew.runs.folder.summary import summarise
 from clew.training.report import Silence
 from clew.training.signals import Interrupted

@@ -8,7 +8,8 @@ import torch
 
 from clew.runs.build import build_task
 from clew.runs.config import resolve
-from clew.runs.directory import WEIGHTS, write_config, write_weights
+from clew.runs.directory import write_config, write_weights
+from clew.runs.folder.run_files import WEIGHTS
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.text.train import TOKENIZERS, framed_as_bert
 

@@ -105,7 +105,8 @@ def save_many_languages(folder: Path) -> None:
     from clew.data.examples import Pair
     from clew.recipes.resolving import config_of
     from clew.runs.build import build_task, train_side
-    from clew.runs.directory import WEIGHTS, write_config, write_weights
+    from clew.runs.directory import write_config, write_weights
+    from clew.runs.folder.run_files import WEIGHTS
     from clew.runs.folder.vocabularies import save_vocabularies
     from clew.tasks.shared.sequence import train_sequence_vocabularies
 

@@ -13,16 +13,15 @@ from clew.recipes.running import run_recipe
 from clew.runs.directory import (
     append_metrics,
     check_code,
-    check_run,
     default_folder,
     keep_code,
     read_config,
-    read_metrics,
     read_weights,
     truncate_metrics,
     write_config,
     write_weights,
 )
+from clew.runs.folder.run_files import check_run, read_metrics
 from clew.runs.loaded import load_run
 from tests.runs.small import lstm_settings
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
-from clew.runs.directory import CONFIG, METRICS, WEIGHTS, read_metrics
+from clew.runs.folder.run_files import CONFIG, METRICS, WEIGHTS, read_metrics
 from clew.runs.loaded import load_run
 from clew.runs.trust import accepting
 from tests.runs.frozen.asking import command

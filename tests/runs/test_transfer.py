@@ -13,7 +13,8 @@ from clew.interop.exporting import export_run
 from clew.layers.adapters import adapter_names, is_adapted
 from clew.recipes.resolving import changes, config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import WEIGHTS, read_weights, write_weights
+from clew.runs.directory import read_weights, write_weights
+from clew.runs.folder.run_files import WEIGHTS
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run
 from clew.runs.transfer import start_from

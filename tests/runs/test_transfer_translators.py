@@ -12,7 +12,8 @@ from clew.data.examples import Pair
 from clew.layers.adapters import adapter_names
 from clew.recipes.resolving import changes, config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import WEIGHTS, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import WEIGHTS
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run
 from clew.runs.transfer import start_from

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
+from clew.runs.directory import write_config, write_weights
 from clew.runs.folder.predictions import write_predictions
+from clew.runs.folder.run_files import METRICS, WEIGHTS
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run
 from clew.serving.service import Service

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 import clew
 from clew.core.errors import UserError
-from clew.runs.directory import read_metrics
+from clew.runs.folder.run_files import read_metrics
 from clew.runs.folder.summary import summarise
 from clew.training.callbacks import Callbacks, Ended, Evaluated, Saved, check_callbacks
 from clew.training.records import Record

@@ -7,7 +7,8 @@ import torch
 from clew.core.errors import UserError
 from clew.core.files import file_hash
 from clew.recipes.running import run_recipe
-from clew.runs.directory import keep_code, read_config, read_metrics, read_weights, write_weights
+from clew.runs.directory import keep_code, read_config, read_weights, write_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.runs.loaded import load_run
 from clew.training.checkpoint_average import Source, average_runs, average_weights, choose_sources, intact_checkpoints
 from clew.training.checkpoints import checkpoint_folders

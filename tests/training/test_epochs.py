@@ -11,7 +11,8 @@ from clew.core.errors import UserError
 from clew.recipes.many import is_done, plan_grid, run_planned
 from clew.recipes.resolving import changes, config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_config, read_metrics, read_weights
+from clew.runs.directory import read_config, read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.training.report import Silence
 from clew.training.signals import Interrupted
 from tests.runs.small import gpt_settings

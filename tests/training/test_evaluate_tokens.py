@@ -7,7 +7,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics
+from clew.runs.folder.run_files import read_metrics
 from clew.tasks.learnings.examples import sample_rows
 from clew.tasks.learnings.streams import evaluate
 from tests.runs.small import BERT, gpt_settings, lstm_settings, write_text

@@ -13,8 +13,9 @@ from clew.core.errors import UserError, counted
 from clew.data.notes import Notes
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
 from clew.runs.folder.predictions import read_prediction_records, without_statistics
+from clew.runs.folder.run_files import read_metrics
 from clew.tasks import TASKS
 from clew.tasks.learning import Evaluation
 from clew.tasks.learnings.examples import evaluation_budget

@@ -25,7 +25,8 @@ import clew
 from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.core.types import Term
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.training.checkpoints import checkpoint_folders
 from clew.training.fitting import batches_of, fit
 from clew.training.report import Silence

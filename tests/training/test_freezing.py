@@ -6,7 +6,8 @@ import torch
 from clew.core.errors import UserError
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import WEIGHTS, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import WEIGHTS
 from clew.training.freezing import freeze, levels_of, unfreezing
 from clew.training.problems import prepare_problem
 from clew.training.signals import Interrupted

@@ -11,7 +11,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics
+from clew.runs.folder.run_files import read_metrics
 from clew.training import loggers
 from clew.training.run import check_training
 from tests.runs.small import lstm_settings

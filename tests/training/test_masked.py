@@ -11,7 +11,8 @@ from clew.data.kinds.documents import find_documents
 from clew.data.notes import Notes
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.text.tokenizer import Tokenizer
 from clew.training.loader import Loader
 from clew.training.problems import prepare_problem

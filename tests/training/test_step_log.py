@@ -9,7 +9,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics
+from clew.runs.folder.run_files import read_metrics
 from clew.tasks.language_model import LanguageModel
 from clew.training.backward import StepOptions
 from clew.training.loop import train

@@ -17,7 +17,8 @@ from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.tasks.learnings import streamed
 from clew.training.checkpoints import MODEL, TRAINING, checkpoint_folders, read_group
 from clew.training.problems import prepare_problem

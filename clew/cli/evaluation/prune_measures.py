@@ -28,7 +28,7 @@ class Measuring(NamedTuple):
 
 def measuring_of(run: Any, settings: list[str], num_batches: int) -> Measuring:
     from clew.core.errors import UserError
-    from clew.runs.directory import IMPORTED
+    from clew.runs.folder.run_files import IMPORTED
 
     if not hasattr(run.task, "counts"):  # only a task that can be trained has counts
         return by_similarity(run)

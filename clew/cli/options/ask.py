@@ -382,7 +382,7 @@ def table_rows(file: str, row_type: Any, columns: Mapping[str, str], run: Any) -
 def split_runs(options: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Split the arguments into runs and texts. An argument that looks like the path of a run, but is none, is refused
     rather than read as a text."""
-    from clew.runs.directory import CONFIG, check_run
+    from clew.runs.folder.run_files import CONFIG, check_run
 
     runs, texts = [options.folder], list[str]()
     for word in options.texts:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError
-from clew.core.files import create_private, private_folder, write_private
+from clew.core.files import create_private, json_hash, private_folder, write_private
 from clew.data.caching.encoding import Entry, dtype_of
 from clew.data.caching.shards import Shard, Shards
-from clew.data.caching.verified import DAMAGE, HASHED, digest, is_whole
+from clew.data.caching.verified import DAMAGE, HASHED, is_whole
 from clew.data.encoding_processes import Job, encode_shards
 from clew.data.files.extents import Extent, ExtentCounter
 from clew.data.files.measures import cached_extent, forget_extent
@@ -102,7 +102,7 @@ def load_tokens(folder: Path) -> TokenFile | None:
     """Load the encoding in a folder; return None if it is missing, incomplete or changed."""
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        if index.pop("sha256") != digest(index) or index["format"] != FORMAT:
+        if index.pop("sha256") != json_hash(index) or index["format"] != FORMAT:
             return None
         entries: list[Entry] = index["shards"]
         is_small = sum(entry["size"] for entry in entries) <= HASHED
@@ -153,7 +153,7 @@ def write_tokens(
         file.write("\n")  # an interrupted process may have left half a line
         for entry in encode_shards(cut_into_jobs(source, folder, finished, measuring), tokenizer, workers, report):
             entries.append(entry)
-            file.write(json.dumps([entry, digest({"format": FORMAT, **entry})]) + "\n")
+            file.write(json.dumps([entry, json_hash({"format": FORMAT, **entry})]) + "\n")
             file.flush()
     fault = ""
     if measuring.extent() != size:
@@ -171,7 +171,7 @@ def write_tokens(
     }
     index["shards"] = entries
     partial = folder / f"{INDEX}.partial-{os.getpid()}"
-    write_private(partial, json.dumps({**index, "sha256": digest(index)}, indent=1))
+    write_private(partial, json.dumps({**index, "sha256": json_hash(index)}, indent=1))
     partial.replace(folder / INDEX)
     (folder / WHOLE).unlink(missing_ok=True)
 
@@ -209,12 +209,12 @@ def finished_shards(folder: Path) -> dict[str, Entry]:
     entries: list[Any] = []
     with suppress(*DAMAGE):
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        entries += index["shards"] if index.pop("sha256") == digest(index) and index["format"] == FORMAT else []
+        entries += index["shards"] if index.pop("sha256") == json_hash(index) and index["format"] == FORMAT else []
     with suppress(*DAMAGE):
         for line in (folder / WHOLE).read_text(encoding="utf-8").splitlines():
             with suppress(*DAMAGE):
                 entry, sha256 = json.loads(line)
-                entries += [entry] if sha256 == digest({"format": FORMAT, **entry}) else []
+                entries += [entry] if sha256 == json_hash({"format": FORMAT, **entry}) else []
     intact = {}
     for entry in entries:
         with suppress(*DAMAGE):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.core.files import cache_folder, file_hash
+from clew.core.files import cache_folder, file_hash, json_hash
 from clew.data.corpora import CORPORA, find_files
 from clew.data.example_splits import PARTS
 from clew.data.files.extents import Extent
@@ -64,7 +64,7 @@ def data_key(data: ExampleData, seed: int, readers: Iterable[Any] = ()) -> str |
     # Names too: moving a file from one split's folder to another's leaves the content unchanged.
     names = [str(path) for path in files]
     inputs = [type(data).__qualname__, data.model_dump(mode="json"), seed, names, content, code]
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
+    return json_hash(inputs)[:32]
 
 
 def files_of_config(data: ExampleData) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from clew.core.files import cache_folder, write_private
+from clew.core.files import cache_folder, json_hash, write_private
 from clew.data.caching.packing import Packer, Unpackable
 from clew.data.caching.stores import (
     BLOCK,
@@ -30,7 +30,7 @@ from clew.data.caching.stores import (
     mapped,
     removed_after_errors,
 )
-from clew.data.caching.verified import DAMAGE, HASHED, Entry, digest, is_whole
+from clew.data.caching.verified import DAMAGE, HASHED, Entry, is_whole
 
 T = TypeVar("T")
 
@@ -164,7 +164,7 @@ def keep_parts(place: Path, parts: Mapping[str, Sequence[Any]], extra: Any = Non
                 "parts": descriptions,
                 "extra": extra,
             }
-            write_private(partial / INDEX, json.dumps({**index, "sha256": digest(index)}, indent=1))
+            write_private(partial / INDEX, json.dumps({**index, "sha256": json_hash(index)}, indent=1))
             put_in_place(partial, place)
     loaded = load_parts(place)
     assert loaded is not None, f"{place} cannot be read back"
@@ -188,7 +188,7 @@ def load_parts(place: Path) -> tuple[dict[str, Part], Any] | None:
     """Load the parts in a folder and the `extra` value stored with them; return None if missing or damaged."""
     try:
         index = json.loads((place / INDEX).read_text(encoding="utf-8"))
-        if index.pop("sha256") != digest(index) or index["format"] != FORMAT:
+        if index.pop("sha256") != json_hash(index) or index["format"] != FORMAT:
             return None
         files = [
             (place / str(number), entry) for number, store in enumerate(index["stores"]) for entry in store["files"]
@@ -224,16 +224,16 @@ def remembered(part: Sequence[Any], name: str, make: Callable[[], T]) -> T:
     if not isinstance(part, Part) or part.folder is None:
         return make()
     key = {"format": FORMAT, "part": part.name, "name": name}
-    path = part.folder / f"{digest(key)[:32]}.json"
+    path = part.folder / f"{json_hash(key)[:32]}.json"
     with suppress(*DAMAGE):
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("sha256") == digest(content) and {field: content.get(field) for field in key} == key:
+        if content.pop("sha256") == json_hash(content) and {field: content.get(field) for field in key} == key:
             cached: T = content["value"]
             return cached
     value = make()
     content = {**key, "value": value}
     with suppress(OSError):  # if it cannot be stored, it is computed again next time
         partial = path.with_suffix(f".partial-{os.getpid()}")
-        write_private(partial, json.dumps({**content, "sha256": digest(content)}))
+        write_private(partial, json.dumps({**content, "sha256": json_hash(content)}))
         partial.replace(path)
     return value

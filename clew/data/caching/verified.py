@@ -1,7 +1,6 @@
 """Detects damaged files in the cache, by the sizes and hashes in an index. Knows no content."""
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,3 @@ def is_whole(folder: Path, entry: Entry, *, hashed: bool) -> bool:
         return True
     with (folder / entry["file"]).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"]
-
-
-def digest(about: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

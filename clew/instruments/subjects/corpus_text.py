@@ -5,7 +5,7 @@ from clew.core.wording import argument
 from clew.data.files.text_files import beginning
 from clew.data.notes import Notes
 from clew.instruments.subjects.subject import Subject
-from clew.runs.directory import IMPORTED
+from clew.runs.folder.run_files import IMPORTED
 from clew.runs.loaded import Run
 from clew.runs.trust import check_paths
 from clew.tasks import TASKS

@@ -2,7 +2,8 @@
 in the form that they take, and watched with hooks.
 
 The input is one row. Tokens are named by a tokenizer if there is one, otherwise by their ids; vectors are named by
-their places."""
+their places.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Compilation of CUDA C at run time, with the compiler that comes with torch, and launches on torch's stream."""
+"""Compile CUDA C at run time, with the compiler that comes with torch, and launch kernels on torch's stream."""
 
 import ctypes
 import os
@@ -19,8 +19,8 @@ class Uncompiled(Exception):
 
 
 class Kernels:
-    """Compiled functions of one source on one device. Launches are cooperative: they fail unless all blocks fit on the
-    GPU together."""
+    """The compiled functions of one source on one device. Launches are cooperative: they fail unless all blocks fit on
+    the GPU together."""
 
     def __init__(self, code: bytes, names: Sequence[str], threads: int, shared: int):
         driver = library("libcuda.so.1", "nvcuda.dll")
@@ -104,11 +104,12 @@ def _nvrtc_names() -> tuple[str, ...]:
 
 @cache
 def library(*names: str) -> Any:
-    """Load the first library that this system has; a torch installed by pip has its own beside it."""
+    """Load the first of these libraries that this system has. A torch installed with pip has its own in a neighbouring
+    package."""
     torch_folder = os.path.dirname(torch.__file__)
     site = os.path.dirname(torch_folder)
     version = (torch.version.cuda or "").partition(".")[0]
-    # Without a folder first: that finds the library that torch has loaded, together with its companion files.
+    # First without a folder: this finds the library that torch has loaded, together with its companion files.
     folders = ["", f"{site}/nvidia/cu{version}/lib/", f"{site}/nvidia/cuda_nvrtc/lib/", f"{torch_folder}/lib/"]
     for name in names:
         for folder in folders:
@@ -128,7 +129,7 @@ def _check(driver: Any, result: int, what: str) -> None:
 
 @cache
 def is_available() -> bool:
-    """Whether there are a compiler and a driver, and torch sees a GPU."""
+    """Whether a compiler and a driver are available, and torch sees a GPU."""
     try:
         library(*_nvrtc_names())
         library("libcuda.so.1", "nvcuda.dll")

@@ -1,4 +1,4 @@
-"""Guard for the backward pass of a walk, which cannot be differentiated again."""
+"""A guard for the backward pass of a walk, which cannot be differentiated again."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,7 +11,7 @@ from clew.core.errors import UserError
 
 
 def first_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a backward pass to refuse `create_graph=True`, which would treat its gradient as a constant."""
+    """Decorate a backward pass to reject `create_graph=True`, which would treat its gradient as a constant."""
     once = once_differentiable(backward)
 
     @wraps(backward)

@@ -1,4 +1,4 @@
-"""The backward pass of a step as a few sums, so that most of it can be computed for all steps at once.
+"""The backward pass of a step as a few sums, so most of it can be computed for all steps at once.
 
 The error (gradient) of a node is linear in the incoming errors: those of the output, and of each state after the step.
 Its coefficients depend only on the forward pass, so they are known for all steps before the backward loop begins:
@@ -15,31 +15,31 @@ from typing import NamedTuple
 from clew.kernels.cells.expressions import Graph, Node, errors_of, in_order
 
 Terms = dict[Node, Node]
-"""Coefficients by base."""
+"""The coefficient of each base."""
 
 
 class Sums(NamedTuple):
-    """`bases` are in order of computation, each from earlier ones. A base that is a mean has a group of terms for each
-    of its arguments."""
+    """`bases` are in order of computation: each depends only on earlier ones. A base that is a mean has a group of
+    terms for each of its arguments."""
 
     bases: dict[Node, list[Terms]]
     errors: dict[Node, Node]
     """The error node of each leaf."""
     terms: dict[Node, Terms]
-    """Terms of the leaves whose errors the step before needs: products and states."""
+    """The terms of the leaves whose errors the previous step needs: products and states."""
 
 
 def sums_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> Sums:
     """Write the backward pass as sums; `outputs` are pairs of an output and the leaf that stands for its error."""
     errors = {node: error for node, error in errors_of(graph, outputs).items() if node.is_leaf}
-    wanted = [node for node in errors if node.name in ("product", "state")]
-    order = in_order(errors[node] for node in wanted)
+    needed = [node for node in errors if node.name in ("product", "state")]
+    order = in_order(errors[node] for node in needed)
     incoming = {error for _, error in outputs}
     is_linear: dict[Node, bool] = {}
     for node in order:
         is_linear[node] = node in incoming or any(is_linear[argument] for argument in node.arguments)
     uses = Counter(argument for node in order if is_linear[node] for argument in node.arguments)
-    uses.update(errors[node] for node in wanted)
+    uses.update(errors[node] for node in needed)
 
     bases: dict[Node, list[Terms]] = {}
     terms: dict[Node, Terms] = {}
@@ -57,7 +57,7 @@ def sums_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> Sums:
             if len(terms[node]) > 1 and uses[node] > 1:
                 bases[node] = [terms[node]]
                 terms[node] = {node: one}
-    return Sums(bases, errors, {node: terms.get(errors[node], {}) for node in wanted})
+    return Sums(bases, errors, {node: terms.get(errors[node], {}) for node in needed})
 
 
 def _terms(graph: Graph, node: Node, terms: dict[Node, Terms]) -> Terms:
@@ -84,7 +84,7 @@ def _terms(graph: Graph, node: Node, terms: dict[Node, Terms]) -> Terms:
 
 
 def _sum(graph: Graph, left: Terms, right: Terms) -> Terms:
-    together = dict(left)
+    total = dict(left)
     for base, coefficient in right.items():
-        together[base] = graph.apply("add", together[base], coefficient) if base in together else coefficient
-    return together
+        total[base] = graph.apply("add", total[base], coefficient) if base in total else coefficient
+    return total

@@ -1,5 +1,5 @@
-"""One step of a recurrence as a graph of scalar expressions for one row and one unit, and their derivatives. Knows
-neither torch nor a GPU.
+"""One step of a recurrence as a graph of scalar expressions for one row and one unit, and their derivatives. This file
+knows neither torch nor GPUs.
 
 A node is a leaf (an input, a product with the previous state, a state, a weight of the unit), a constant, or an
 operation on nodes. Equal nodes are the same object, so a value that is used twice is computed once. All operations act
@@ -20,7 +20,7 @@ class Node(NamedTuple):
     arguments: tuple["Node", ...] = ()
     place: tuple[float, ...] = ()
 
-    def __hash__(self) -> int:  # NamedTuple's own hash would walk the whole graph at every look-up
+    def __hash__(self) -> int:  # NamedTuple's own hash would traverse the whole graph at every look-up
         return id(self)
 
     def __eq__(self, other: object) -> bool:
@@ -32,12 +32,12 @@ class Node(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """The value of a constant; None for any other node."""
+        """The value of a constant; None for other nodes."""
         return self.place[0] if self.name == "constant" else None
 
 
 class Graph:
-    """Creates simplified nodes, each only once."""
+    """Creates simplified nodes, each of them only once."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[Any, ...], Node] = {}
@@ -132,7 +132,8 @@ def _by_mean(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
 
 
 def _by_larger(larger: int) -> Callable[[Graph, Node, Node], Sequence[Node]]:
-    """The chosen argument gets the error; if both are equal, each gets half of it, as in torch."""
+    """Return errors that give the whole error to the chosen argument; if both are equal, each gets half of it, as in
+    torch."""
 
     def errors(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
         left, right = node.arguments if larger == 0 else node.arguments[::-1]
@@ -188,7 +189,7 @@ def _variance(values: Sequence[float]) -> float:
 
 def _by_variance(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
     # 2 / count * (x - mean) times the sum of the units' errors. The mean itself passes no error: differences from it
-    # add up to 0.
+    # sum to 0.
     (share, *_), mean = _by_mean(graph, node, error), graph.apply("mean", *node.arguments)
     twice = graph.apply("multiply", graph.constant(2.0), share)
     return [graph.apply("multiply", twice, graph.apply("subtract", argument, mean)) for argument in node.arguments]
@@ -234,7 +235,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 def in_order(nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes and everything they are computed from, arguments first."""
+    """Return the nodes and everything on which they depend, arguments first."""
     ordered: dict[Node, None] = {}
     stack = [(node, False) for node in nodes][::-1]
     while stack:
@@ -265,9 +266,9 @@ def errors_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> dict[Node, 
     return errors
 
 
-def rebuilt(graph: Graph, nodes: Sequence[Node], known: dict[Node, Node]) -> list[Node]:
-    """Return the nodes with every node in `known` replaced."""
-    new = dict(known)
+def rebuilt(graph: Graph, nodes: Sequence[Node], replacements: dict[Node, Node]) -> list[Node]:
+    """Return the nodes with every node in `replacements` replaced."""
+    new = dict(replacements)
     for node in in_order(nodes):
         if node not in new:
             new[node] = (

@@ -1,4 +1,4 @@
-"""Torch functions on symbols: each has torch's arguments and makes operations of the graph."""
+"""Torch functions on symbols: each has torch's arguments and creates operations of the graph."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ def lerp(trace: Trace, input: Value, end: Value, weight: Value) -> Symbol:
 
 def power(trace: Trace, input: Value, exponent: Value) -> Symbol:
     if not isinstance(input, Symbol) or not isinstance(exponent, int | float):
-        raise Refused("it raises to a power that is no plain number")
+        raise Refused("it raises to a power that is not a plain number")
     if exponent in (0.5, -0.5):
         return trace.elementwise("sqrt" if exponent > 0 else "rsqrt", input)
     if exponent not in (-2, -1, 1, 2, 3, 4):
@@ -110,7 +110,7 @@ def negated(trace: Trace, input: Symbol) -> Symbol:
 
 def where(trace: Trace, condition: Value, input: Value, other: Value) -> Symbol:
     if condition.dtype != torch.bool:
-        raise Refused("it chooses by a condition that is not boolean")
+        raise Refused("it selects by a condition that is not boolean")
     return trace.elementwise("where", condition, input, other, dtype=trace.dtype)
 
 
@@ -248,15 +248,15 @@ def variance(
 ) -> Symbol:
     check_rows(input, dim, keepdim, None)
     centred, count = trace.elementwise("subtract", input, row_mean(trace, input)), input.features
-    taken = float(unbiased) if correction is None else correction
+    subtracted = float(unbiased) if correction is None else correction
     return trace.elementwise(
-        "multiply", row_mean(trace, trace.elementwise("multiply", centred, centred)), count / (count - taken)
+        "multiply", row_mean(trace, trace.elementwise("multiply", centred, centred)), count / (count - subtracted)
     )
 
 
 def check_rows(input: Symbol, dim: Any, keepdim: bool, dtype: Any) -> None:
     if dim not in (-1, 1, (-1,), (1,), [-1], [1]) or not keepdim or dtype is not None:
-        raise Refused("it reduces a tensor in another way than over all features of a row, with keepdim=True")
+        raise Refused("it reduces a tensor other than over all features of a row with keepdim=True")
 
 
 def cat(trace: Trace, tensors: Sequence[Value], dim: int = 0) -> Symbol:
@@ -264,16 +264,18 @@ def cat(trace: Trace, tensors: Sequence[Value], dim: int = 0) -> Symbol:
     parts: list[Part] = []
     for tensor in tensors:
         if isinstance(tensor, Symbol) and (tensor.is_row or tensor.dtype == torch.bool):
-            raise Refused("it puts side by side what is not as wide as a block of its state")
+            raise Refused("it concatenates values that are not as wide as a block of its state")
         if not isinstance(tensor, Symbol) and (tensor.dim() != 2 or tensor.shape[1] % trace.width):
-            raise Refused(f"it puts a tensor of shape {tuple(tensor.shape)} beside its state of {trace.width} features")
+            raise Refused(
+                f"it concatenates a tensor of shape {tuple(tensor.shape)} with its state of {trace.width} features"
+            )
         parts += tensor.parts if isinstance(tensor, Symbol) else trace.blocks(tensor, tensor.shape[1] // trace.width)
     return trace.symbol(parts)
 
 
 def check_last(dim: int) -> None:
     if dim not in (-1, 1):
-        raise Refused("it cuts or joins tensors along the batch")
+        raise Refused("it splits or concatenates tensors along the batch")
 
 
 def cut(trace: Trace, x: Symbol, start: int, stop: int) -> Symbol:
@@ -292,7 +294,7 @@ def cut(trace: Trace, x: Symbol, start: int, stop: int) -> Symbol:
         else:
             raise Refused(f"it cuts {low - begin} to {high - begin} out of a block of {trace.width} features")
     if x.is_row or not parts:
-        raise Refused("it cuts a part out of one number")
+        raise Refused("it takes a slice of a single number")
     return trace.symbol(parts, dtype=x.dtype)
 
 
@@ -320,10 +322,10 @@ def narrow(trace: Trace, input: Symbol, dim: int, start: int, length: int) -> Sy
 def item(trace: Trace, input: Symbol, index: Any) -> Symbol:
     places = index if isinstance(index, tuple) else (index,)
     if len(places) != 2 or (places[0] is not Ellipsis and places[0] != slice(None)) or not isinstance(places[1], slice):
-        raise Refused("it indexes a tensor by something else than a slice of its features")
+        raise Refused("it indexes a tensor other than by a slice of its features")
     start, stop, step = places[1].indices(input.features)
     if step != 1:
-        raise Refused("it takes every other feature of a tensor")
+        raise Refused("it slices the features of a tensor with a step")
     return cut(trace, input, start, stop)
 
 
@@ -353,10 +355,10 @@ def to(
 
 
 def cast(trace: Trace, x: Symbol, dtype: torch.dtype) -> Symbol:
-    """Cast to the dtype of the state, or from half precision to float32, in which a walk computes anyway."""
+    """Cast to the dtype of the state, or from half precision to float32, in which a walk computes in any case."""
     is_wider = dtype == torch.float32 and trace.dtype in (torch.bfloat16, torch.float16)
     if dtype not in (x.dtype, trace.dtype) and not is_wider:
-        raise Refused(f"it turns a tensor into {type_name(dtype)}")
+        raise Refused(f"it converts a tensor to {type_name(dtype)}")
     return trace.symbol(x.parts, dtype=dtype, is_row=x.is_row)
 
 
@@ -486,12 +488,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "is_floating_point": lambda trace, input: input.dtype != torch.bool,
     "is_complex": lambda trace, input: False,
 }
-"""By name of torch's functions and methods."""
+"""The functions by the names of torch's functions and methods."""
 
 
 def node_of(trace: Trace, x: Any, what: str) -> Node:
     """Return the node of a value of one block."""
     if not isinstance(x, Tensor) or x.shape != (trace.batch, trace.width):
         shape = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-        raise Refused(f"its {what} ({shape}) is not of the shape of its states ({trace.batch}, {trace.width})")
+        raise Refused(f"its {what} ({shape}) does not have the shape of its states ({trace.batch}, {trace.width})")
     return trace.blocks(x, 1)[0]

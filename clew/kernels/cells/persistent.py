@@ -1,12 +1,12 @@
 """A cell over a sequence on a GPU, with one launch forwards and one backwards, and the recurrent weights in registers
 (`walk.cu`).
 
-It runs any step that `tracing` can turn into a graph, if all products are of one of its states and the weights fit into
-the registers of the GPU. The state that products read is rounded to their dtype at every step; sums, and everything
-else that a step keeps, are in float32.
+It runs any step that `tracing` can convert to a graph, if all products read the same state and the weights fit into the
+registers of the GPU. The state that products read is rounded to their dtype at every step; sums, and everything else
+that a step keeps, are in float32.
 
-CUDA C instead of Triton, which does not control which lane holds which weight and cannot read words while other blocks
-write them.
+It is written in CUDA C, since Triton does not control which lane holds which weight and cannot read words while other
+blocks write them.
 """
 
 import logging
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from clew.core.errors import shortened
 from clew.core.types import State
-from clew.kernels.cells.comparing import say
+from clew.kernels.cells.comparing import log_once
 from clew.kernels.cells.compiling import Kernels, Uncompiled, compiled, is_available
 from clew.kernels.cells.derivatives import first_derivative
 from clew.kernels.cells.source import Program, Read, Sizes, program
@@ -29,15 +29,16 @@ from clew.kernels.few_rows import PLAIN
 NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 WARPS = 8
 MOST_HELD = 28
-"""The most pieces of 16 weight rows that a warp keeps in registers; with more the compiler runs out of registers."""
+"""The maximum number of pieces of 16 weight rows that a warp keeps in registers; with more, the compiler runs out of
+registers."""
 MOST_ROWS = 64
-"""The most rows of a group: with more, a library's products of whole batches are faster than blocks that wait for each
-other."""
+"""The maximum number of rows of a group: with more, a library's products of whole batches are faster than blocks that
+wait for each other."""
 LEAST_STEPS = 4
 
 
 class Launch(Protocol):
-    """Runs a kernel of a program in so many blocks. Tests without a GPU run it on the CPU."""
+    """Runs a kernel of a program in a number of blocks. Tests without a GPU run it on the CPU."""
 
     def __call__(self, name: str, blocks: int, values: Sequence[Tensor | int]) -> None: ...
 
@@ -55,8 +56,8 @@ class Plan(NamedTuple):
 def walk(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Tensor, State] | None:
     """Return y (batch, length, width) in the dtype of products, and the states after each row's last real position.
 
-    `real` is (batch, length). None if the step does not fit, its kernel cannot be compiled, or a library that has the
-    cell is faster.
+    `real` is (batch, length). Returns None if the step does not fit, its kernel cannot be compiled, or a library with
+    this cell is faster.
     """
     number = number_of(step)
     sizes = None if number is None else layout(step, number)
@@ -71,7 +72,7 @@ def walk(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Te
     try:
         return walk_with(step, real, number, sizes, program, kernels, keeps)
     except Uncompiled as why:
-        say(logging.WARNING, f"cells run without their kernel, which the GPU does not start: {shortened(str(why))}")
+        log_once(logging.WARNING, f"cells run without their kernel, which failed: {shortened(str(why))}")
         return None
 
 
@@ -80,8 +81,8 @@ def tensors_of(step: Step) -> list[Tensor]:
 
 
 def number_of(step: Step) -> torch.dtype | None:
-    """Return the dtype of products; None if the kernel does not support it, or a tensor is not an ordinary one on the
-    current GPU."""
+    """Return the dtype of products; None if the kernel does not support it, or a tensor is not an ordinary tensor on
+    the current GPU."""
     tensors = tensors_of(step)
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else -1
     if not step.matrices or not all(type(each) in PLAIN and each.get_device() == device for each in tensors):
@@ -96,7 +97,8 @@ def number_for(tensor: Tensor) -> torch.dtype:
 
 
 def fits(x: Tensor, state: Tensor) -> bool:
-    """Whether a cell with one product and states of this width would run; checked before anything is computed."""
+    """Whether a cell with one product and states of this width would run. This is checked before anything is
+    computed."""
     if not x.is_cuda or x.shape[1] < LEAST_STEPS or state.dim() != 2 or not is_available():
         return False
     gpu = gpu_of(x.get_device())
@@ -126,14 +128,14 @@ def rounds_products() -> bool:
     """Whether the user allows TF32 for float32 products."""
     try:
         return torch.get_float32_matmul_precision() != "highest"
-    except RuntimeError:  # it was set for each library separately
+    except RuntimeError:  # it is set for each library separately
         return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 class Gpu(NamedTuple):
     processors: int
     shared: int
-    """The most bytes of shared memory of a block."""
+    """The maximum bytes of shared memory of a block."""
 
 
 @cache
@@ -147,7 +149,7 @@ def gpu_of(device: int) -> Gpu | None:
 def sizes_for(
     width: int, num_products: int, batch: int, number: torch.dtype, gpu: Gpu, rounds: bool = False
 ) -> Sizes | None:
-    """Find the layout with the fewest rows per group whose blocks are all on the GPU at once; None if there is none."""
+    """Find the layout with the fewest rows per group whose blocks fit on the GPU all at once; None if there is none."""
     kind = NUMBERS[number]
     chunk = 32 if kind else 16  # depth entries of one warp product
     for units in (16, 8):
@@ -199,7 +201,9 @@ def kernels_for(program: Program, threads: int, device: int) -> Kernels | None:
             code = compiled("walk.cu", program.headers, f"sm_{major}{minor}")
             _kernels[key] = Kernels(code, ("walk_forward", "walk_backward"), threads, program.shared)
         except Uncompiled as why:
-            say(logging.WARNING, f"cells run without their kernel, which could not be compiled: {shortened(str(why))}")
+            log_once(
+                logging.WARNING, f"cells run without their kernel, which could not be compiled: {shortened(str(why))}"
+            )
             _kernels[key] = None
     return _kernels[key]
 
@@ -331,8 +335,8 @@ class _Walk(torch.autograd.Function):
 
 
 def of_input(errors: Tensor, own: dict[int, Tensor], products: Sequence[int | None], first: int, width: int) -> Tensor:
-    """Return the error of an input from those of its blocks: a slice of the products' errors if these are consecutive
-    products."""
+    """Return the error of an input from the errors of its blocks. If the blocks belong to consecutive products, it is a
+    slice of the products' errors."""
     if products[0] is not None and list(products) == list(range(products[0], products[0] + len(products))):
         return errors[:, :, products[0] : products[0] + len(products), :width].flatten(2)
     parts = [

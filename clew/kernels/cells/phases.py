@@ -1,4 +1,4 @@
-"""The phases of a step: means and variances over a row need the units of other blocks, so they divide the step into
+"""The phases of a step. Means and variances over a row need the units of other blocks, so they divide the step into
 phases."""
 
 from collections.abc import Iterable, Sequence
@@ -8,14 +8,14 @@ from clew.kernels.cells.expressions import ACROSS, Graph, Node, in_order, rebuil
 
 
 class Phase(NamedTuple):
-    """Nodes that a unit computes alone, followed by means and variances that all blocks compute together."""
+    """Nodes that each unit computes separately, followed by means and variances that all blocks compute together."""
 
     own: list[Node]
     across: list[Node]
 
 
 def phases_of(nodes: Iterable[Node]) -> list[Phase]:
-    """Divide everything that the nodes are computed from, except leaves and constants, into phases."""
+    """Divide everything on which the nodes depend, except leaves and constants, into phases."""
     when: dict[Node, int] = {}
     phases = [Phase([], [])]
     for node in in_order(nodes):
@@ -33,14 +33,14 @@ def phases_of(nodes: Iterable[Node]) -> list[Phase]:
 
 def with_variances(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
     """Replace each mean of squared differences from the mean by a variance, which takes one phase instead of two."""
-    known: dict[Node, Node] = {}
+    replacements: dict[Node, Node] = {}
     for node in in_order(nodes):
         if not node.arguments:
             continue
-        new = graph.apply(node.name, *(known.get(argument, argument) for argument in node.arguments))
+        new = graph.apply(node.name, *(replacements.get(argument, argument) for argument in node.arguments))
         spread = _spread(new) if new.name == "mean" else None
-        known[node] = new if spread is None else graph.apply("variance", *spread)
-    return rebuilt(graph, nodes, known)
+        replacements[node] = new if spread is None else graph.apply("variance", *spread)
+    return rebuilt(graph, nodes, replacements)
 
 
 def _spread(mean: Node) -> list[Node] | None:

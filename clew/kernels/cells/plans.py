@@ -1,10 +1,10 @@
-"""Plans for steps of one structure: what is computed before the first step, in each step, and after the last one.
+"""Plans for steps of one structure: what is computed before the first step, in each step, and after the last step.
 
-Forwards, everything independent of a state is computed for all steps before the first one, and everything that no state
-depends on after the last. A product is accumulated onto the term that it is only added to, an elementwise product that
-is only added to something is fused with the addition, and a result is written where it is kept, or over an argument
-that is no longer needed. Backwards, all coefficients of errors are computed for all steps at once (`errors`) from the
-kept values.
+In the forward pass, everything that depends on no state is computed for all steps before the first one, and everything
+on which no state depends after the last one. A product that is only added to a term is accumulated onto it, an
+elementwise product that is only added is fused with the addition, and a result is written where it is stored, or over
+an argument that is no longer needed. In the backward pass, all coefficients of errors are computed for all steps at
+once (`errors`) from the stored values.
 """
 
 from collections import Counter
@@ -28,29 +28,29 @@ class Instruction(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How steps of one structure are run."""
+    """The plan for running steps of one structure."""
 
     graph: Graph
     carried: list[Node]
     """The states after a step."""
     output: Node
     added: dict[Node, Node]
-    """Sums computed together with a product, by the product's leaf."""
+    """The sum that is computed together with each product, by the product's leaf."""
     ahead: list[Instruction]
     placed: dict[Node, Node]
-    """Results written over another node that is no longer needed."""
+    """For each result, the node no longer needed over which it is written."""
     kept: set[Node]
-    """Nodes computed in steps whose values at all steps are needed by the backward pass or the output."""
+    """Nodes that are computed in steps, and whose values at all steps the backward pass or the output needs."""
     needed: set[Node]
     """Leaves that the backward pass reads."""
     is_row: set[Node]
     """Nodes with one number per row."""
     moving: set[Node]
-    """Nodes that depend on a state, so that they are known only within their step."""
+    """Nodes that depend on a state, so they are known only within their step."""
     sums: Sums
     back: list[Instruction]
     stored: set[Node]
-    """Errors of every step that gradients of inputs and weights need after the backward loop."""
+    """The errors whose values at all steps the gradients of inputs and weights need after the backward loop."""
 
 
 CHEAP = ("add", "subtract", "multiply", "negate", "where", "greater", "relu", "absolute", "maximum", "minimum")
@@ -88,9 +88,9 @@ def plan_of(step: Step, is_masked: bool) -> Plan:
     ]
     products = {error for leaf, error in sums.errors.items() if leaf.name == "product"}
     late = [error for leaf, error in sums.errors.items() if leaf.name in ("input", "fixed")]
-    shown, _ = _reached([output], in_steps, atoms)
+    output_nodes, _ = _reached([output], in_steps, atoms)
     kept, needed = _reached([*coefficients, *late], in_steps, atoms, ends={*products, *sums.bases})
-    kept |= shown
+    kept |= output_nodes
     ahead = _instructions(order, moving, added, kept, carried)
     return Plan(
         graph,
@@ -110,7 +110,7 @@ def plan_of(step: Step, is_masked: bool) -> Plan:
 
 
 def _added(order: Sequence[Node], moving: set[Node]) -> dict[Node, Node]:
-    """Find products that are only added to a term known before the first step: they are accumulated onto it."""
+    """Find products that are only added to a term known before the first step; they are accumulated onto it."""
     uses = Counter(argument for node in order for argument in node.arguments)
     added: dict[Node, Node] = {}
     for node in order:
@@ -122,12 +122,12 @@ def _added(order: Sequence[Node], moving: set[Node]) -> dict[Node, Node]:
 
 
 def _reached(
-    wanted: Iterable[Node], in_steps: set[Node], atoms: set[Node], ends: Iterable[Node] = ()
+    targets: Iterable[Node], in_steps: set[Node], atoms: set[Node], ends: Iterable[Node] = ()
 ) -> tuple[set[Node], set[Node]]:
-    """Return the nodes to keep of each step so that the wanted nodes can be computed for all steps at once, and the
-    leaves and `ends` that they are also computed from. `atoms` are never recomputed."""
+    """Return the nodes to store at each step so that the targets can be computed for all steps at once, and the leaves
+    and `ends` on which they also depend. `atoms` are never recomputed."""
     kept, bottom, seen, ends = set[Node](), set[Node](), set[Node](), set(ends)
-    stack = list(wanted)
+    stack = list(targets)
     while stack:
         node = stack.pop()
         if node in seen:
@@ -152,7 +152,7 @@ def _instructions(
     nodes = [node for node in order if node in moving and node.arguments and node not in sums]
     uses = Counter(argument for node in nodes for argument in node.arguments)
     uses.update([*carried, *kept])
-    fused: set[Node] = set()  # elementwise products that are only added to something: one fused operation
+    fused: set[Node] = set()  # elementwise products that are only added: one fused operation
     for node in nodes:
         if node.name in ("add", "subtract"):
             candidates = node.arguments[::-1] if node.name == "add" else node.arguments[1:]
@@ -182,7 +182,7 @@ def _placed(
     carried: Sequence[Node],
     is_row: set[Node],
 ) -> dict[Node, Node]:
-    """Find results that can overwrite one of their arguments, which is not read later."""
+    """Find results that can overwrite one of their arguments that is not read later."""
     last = {argument: place for place, instruction in enumerate(instructions) for argument in instruction.arguments}
     written = {*added.values(), *(instruction.result for instruction in instructions)}
     written |= {
@@ -262,7 +262,7 @@ def _mean(*arguments: Tensor, out: Tensor) -> None:
 
 
 def _mean_of(count: int) -> Callable[..., None]:
-    """Return a mean over all units and `count` arguments, of which those not passed are 0."""
+    """Return a mean over all units and `count` arguments; arguments that are not passed count as 0."""
 
     def mean(*arguments: Tensor, out: Tensor) -> None:
         torch.mean(arguments[0], -1, keepdim=True, out=out)

@@ -1,7 +1,7 @@
 """Matrix products on a CPU: of one weight with many small inputs in sequence, and of two long matrices.
 
-From some rows on, oneDNN multiplies a weight in its own layout two to three times as fast as the product that torch
-calls; converting the weight to that layout takes as long as a few products.
+From a certain number of rows on, oneDNN multiplies a weight in its own layout two to three times as fast as the product
+that torch calls; converting the weight to this layout takes as long as a few products.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ LEAST_ROWS, LEAST_TIMES, LEAST_WEIGHTS = 16, 16, 2**14
 
 
 def products_of(weight: Tensor, rows: int, times: int) -> Callable[[Tensor], Tensor] | None:
-    """Return x -> x W^T for `times` inputs (rows, width) in float32; None if oneDNN's layout does not pay or is not
+    """Return x -> x W^T for `times` inputs (rows, width) in float32; None if oneDNN's layout is not worthwhile or not
     available."""
     if rows < LEAST_ROWS or times < LEAST_TIMES or weight.numel() < LEAST_WEIGHTS or not is_supported(weight):
         return None
@@ -35,7 +35,7 @@ def is_supported(weight: Tensor) -> bool:
 
 @cache
 def has_form() -> bool:
-    """Whether this build of torch has the operators, which are private, and they compute what is expected."""
+    """Whether this build of torch has the operators, which are private, and their results are as expected."""
     x, weight = torch.linspace(-1, 1, 48).view(16, 3), torch.linspace(-2, 2, 15).view(5, 3)
     try:
         y = _product(x, torch.ops.mkldnn._reorder_linear_weight(weight, 16))

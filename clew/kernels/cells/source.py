@@ -1,4 +1,4 @@
-"""Generates the parts of `walk.cu` that depend on the traced step: sizes, parameters, and the computation of a unit in
+"""Generate the parts of `walk.cu` that depend on the traced step: sizes, parameters, and the computation of a unit in
 both directions."""
 
 import math
@@ -10,8 +10,8 @@ from clew.kernels.cells.phases import phases_of, with_variances
 
 
 class Read(NamedTuple):
-    """A tensor that a step reads: its number of blocks of `width` units, whether it has a row per example, and whether
-    it is float32."""
+    """A tensor that a step reads: its number of blocks of `width` units, whether it has a row for each example, and
+    whether it is float32."""
 
     blocks: int
     has_rows: bool
@@ -38,7 +38,7 @@ class Sizes(NamedTuple):
 
 
 class Program(NamedTuple):
-    """Headers for `walk.cu`, and the names of the tensors and numbers that a launch takes, in order."""
+    """The headers for `walk.cu`, and the names of the tensors and numbers that a launch takes, in order."""
 
     headers: dict[str, str]
     forward: tuple[str, ...]
@@ -55,7 +55,7 @@ class Program(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Everything that the code of a walk depends on. `fed` is the state that products read; `keeps` says that a
+    """Everything on which the code of a walk depends. `fed` is the state that products read; `keeps` says that a
     backward pass will follow."""
 
     graph: Graph
@@ -74,7 +74,7 @@ class Walk(NamedTuple):
     across: Sequence[Node]
 
     @property
-    def others(self) -> list[int]:
+    def unread_states(self) -> list[int]:
         """The states that no product reads."""
         return [place for place in range(len(self.after)) if place != self.fed]
 
@@ -91,7 +91,7 @@ Key = tuple[str, tuple[Node, ...]]
 
 
 class Writer:
-    """Writes statements that compute nodes; the values of a node are in an array over a thread's elements."""
+    """Writes statements that compute nodes. The values of a node are in an array over a thread's elements."""
 
     def __init__(self, sums: str):
         self.names: dict[Node, str] = {}
@@ -144,8 +144,8 @@ class Writer:
             )
 
     def shift(self, nodes: tuple[Node, ...]) -> str:
-        """Return the mean of the step before. Squares are of differences from it, so that few digits are lost if a mean
-        is far from 0."""
+        """Return the mean of the previous step. Squares are of differences from it, so that few digits are lost if a
+        mean is far from 0."""
         return f"{self.shifts.setdefault(nodes, f'mean_before_{len(self.shifts)}')}[e]"
 
     def across(self, node: Node, totals: Mapping[Key, str]) -> str:
@@ -171,7 +171,7 @@ class Writer:
 
 
 def share_of(nodes: Sequence[Node]) -> str:
-    """Return 1 / count, where count is the numbers of a row."""
+    """Return 1 / count, where count is the number of values in a row."""
     return f"(1.0f / ({len(nodes)} * WIDTH))"
 
 
@@ -224,18 +224,18 @@ def forward_half(walk: Walk) -> Half:
     step += writer.compute([*walk.after, walk.output])
     results = [f"const float next_{place} = {writer.name(node)};" for place, node in enumerate(walk.after)]
     # Expressions read the old values of states, so everything else is written before the states change.
-    kept = [] if walk.gives_fed else [f"store(outputs + {AT_STEP}, {writer.name(walk.output)});"]
+    stores = [] if walk.gives_fed else [f"store(outputs + {AT_STEP}, {writer.name(walk.output)});"]
     if walk.keeps:
-        kept += [f"store(products + {PRODUCT.format(p)}, product_{p}[e]);" for p in range(walk.num_products)]
-        kept += [f"states_{place}[{AT_STEP}] = next_{place};" for place in walk.others]
-    results += only("is_unit[e]", kept)
+        stores += [f"store(products + {PRODUCT.format(p)}, product_{p}[e]);" for p in range(walk.num_products)]
+        stores += [f"states_{place}[{AT_STEP}] = next_{place};" for place in walk.unread_states]
+    results += only("is_unit[e]", stores)
     results += [f"state_{place}[e] = next_{place};" for place in states]
     results.append(f"expect(fed + {FED.format(' + 1 + EARLY')}, is_row[e] && t + EARLY < length, unit_of[e]);")
     results.append(f"publish(fed + {FED.format(' + 1')}, is_unit[e] ? next_{walk.fed} : 0.0f, is_row[e], unit_of[e]);")
     if walk.keeps:
         where = f"across[(ROW * length + t) * {len(walk.across)} + {{}}]"
-        told = [f"{where.format(place)} = {writer.name(node)};" for place, node in enumerate(walk.across)]
-        results += only("is_row[e] && block == 0 && unit_of[e] == 0", told)
+        row_stores = [f"{where.format(place)} = {writer.name(node)};" for place, node in enumerate(walk.across)]
+        results += only("is_row[e] && block == 0 && unit_of[e] == 0", row_stores)
     step += every([*results, *writer.remember()])
     start = [*arrays(walk), *writer.first_means(), *first_values(walk, states)]
     end = every(only("is_unit[e]", [f"last_{place}[{AT_START}] = state_{place}[e];" for place in states]))
@@ -245,7 +245,7 @@ def forward_half(walk: Walk) -> Half:
     if walk.keeps:
         parameters += [
             "NUMBER *products",
-            *(f"float *states_{place}" for place in walk.others),
+            *(f"float *states_{place}" for place in walk.unread_states),
             *["float *across"] * bool(walk.across),
         ]
     parameters += ["Words *sums_ahead"] * bool(writer.pairs) + ["int batch", "int length"]
@@ -285,7 +285,7 @@ def backward_half(walk: Walk) -> tuple[Half, tuple[int | None, ...]]:
     ]
     load.append(f"error_y[e] = is_unit[e] ? load(of_outputs + {AT_STEP}) : 0.0f;")
     load.append(f"state_{walk.fed}[e] = is_unit[e] ? load(fed + {FED.format('')}) : 0.0f;")
-    for place in walk.others:
+    for place in walk.unread_states:
         before = f"t > 0 ? states_{place}[{AT_STEP} - WIDTH] : start_{place}[{AT_START}]"
         load.append(f"state_{place}[e] = is_unit[e] ? ({before}) : 0.0f;")
     for place in range(len(walk.across)):
@@ -302,7 +302,7 @@ def backward_half(walk: Walk) -> tuple[Half, tuple[int | None, ...]]:
         "const NUMBER *of_outputs",
     ]
     parameters += [*inputs_of(walk), *(f"float *of_given_{place}" for place in range(len(walk.fixed)))]
-    parameters += [f"const float *{kind}_{place}" for kind in ("start", "states") for place in walk.others]
+    parameters += [f"const float *{kind}_{place}" for kind in ("start", "states") for place in walk.unread_states]
     parameters += [f"{kind}_{place}" for kind in ("const float *of_last", "float *of_start") for place in states]
     parameters += ["const float *across"] * bool(walk.across) + ["const unsigned char *mask"] * walk.has_mask
     parameters += (
@@ -315,7 +315,7 @@ def backward_half(walk: Walk) -> tuple[Half, tuple[int | None, ...]]:
 
 
 def errors_in(walk: Walk) -> dict[tuple[str, int], Node]:
-    """Return the error of every leaf of a step, in terms of kept values: means and variances are read, not
+    """Return the error of every leaf of a step, as a function of stored values: means and variances are read, not
     recomputed."""
     graph = walk.graph
     of_output = graph.leaf("error_y")
@@ -330,9 +330,9 @@ def errors_in(walk: Walk) -> dict[tuple[str, int], Node]:
         "state": len(walk.after),
     }
     leaves = [(kind, place) for kind, count in kinds.items() for place in range(count)]
-    wanted = [errors.get(graph.leaf(*leaf), graph.constant(0.0)) for leaf in leaves]
-    known = {node: graph.leaf("across", place) for place, node in enumerate(walk.across)}
-    return dict(zip(leaves, rebuilt(graph, wanted, known), strict=True))
+    leaf_errors = [errors.get(graph.leaf(*leaf), graph.constant(0.0)) for leaf in leaves]
+    stored_values = {node: graph.leaf("across", place) for place, node in enumerate(walk.across)}
+    return dict(zip(leaves, rebuilt(graph, leaf_errors, stored_values), strict=True))
 
 
 def num_blocks(walk: Walk) -> int:

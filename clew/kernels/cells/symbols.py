@@ -1,7 +1,8 @@
-"""Symbolic tensors of one step of a recurrence: they have no numbers, only the expressions that they are computed from.
+"""Symbolic tensors of one step of a recurrence: they have no values, only the expressions that compute them.
 
-To Python a `Symbol` is a torch.Tensor, so a cell's `forward` computes with it as with any other tensor, but each
-operation makes nodes of a `Graph`. Operations that have no such form are refused: a traced expression is always exact.
+A `Symbol` is a torch.Tensor, so a cell's `forward` computes with it as with any other tensor, but each operation
+creates nodes of a `Graph`. Operations that cannot be expressed in this way raise Refused: a traced expression is always
+exact.
 
 A symbol (batch, features) is a sequence of parts: blocks of `width` features, each a node, and pieces of the cell's
 inputs of any width, which become nodes only if they are used for more than a projection. A symbol (batch, 1) may hold
@@ -21,8 +22,8 @@ from clew.kernels.cells.expressions import Graph, Node
 
 
 class Refused(Exception):
-    """A step cannot be traced, with the reason. With `is_passing` the reason is temporary, and the step may be traced
-    later."""
+    """A step cannot be traced; the message is the reason. With `is_passing` the reason is temporary, and the step may
+    be traced later."""
 
     def __init__(self, reason: str, is_passing: bool = False):
         super().__init__(reason)
@@ -71,7 +72,7 @@ class Symbol(Tensor):
     is_row: bool
     """Whether it holds one number per row. Always False if the width is 1."""
     kind: torch.dtype
-    """Equal to `dtype`, which could only be read through torch."""
+    """The same as `dtype`, which can only be read through torch."""
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -84,7 +85,7 @@ class Symbol(Tensor):
 
 
 class Trace:
-    """The tracing of one step: its graph, and the tensors that its leaves stand for.
+    """The tracing of one step: its graph, and the tensors that its leaves represent.
 
     `functions` are the supported operations, by names of torch functions.
     """
@@ -104,7 +105,7 @@ class Trace:
         self._fixed_leaves: dict[int, list[Node]] = {}
         self._num_products = 0
         self._kept_alive: list[Any] = []  # tensors whose ids are keys
-        self._made: list[weakref.ref[Symbol]] = []
+        self._symbols: list[weakref.ref[Symbol]] = []
 
     def call(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Call a torch function that has a symbol among its arguments."""
@@ -138,18 +139,23 @@ class Trace:
     def symbol(self, parts: Sequence[Part], *, dtype: torch.dtype | None = None, is_row: bool = False) -> Symbol:
         """Concatenate parts; with `is_row`, the single part holds one number per row."""
         features = 1 if is_row else sum(self.width if isinstance(part, Node) else part.features for part in parts)
-        made: Symbol = torch.Tensor._make_wrapper_subclass(
+        symbol: Symbol = torch.Tensor._make_wrapper_subclass(
             Symbol, (self.batch, features), dtype=dtype or self.dtype, device=self.device
         )
-        made.traced_by, made.parts, made.features, made.is_row = self, tuple(parts), features, is_row and self.width > 1
-        made.kind = dtype or self.dtype
-        self._made.append(weakref.ref(made))
-        return made
+        symbol.traced_by, symbol.parts, symbol.features, symbol.is_row = (
+            self,
+            tuple(parts),
+            features,
+            is_row and self.width > 1,
+        )
+        symbol.kind = dtype or self.dtype
+        self._symbols.append(weakref.ref(symbol))
+        return symbol
 
     def check_released(self) -> None:
-        """Refuse a step that keeps a symbol; called when no reference should be left."""
-        if any(reference() is not None for reference in self._made):
-            raise Refused("it keeps values of a step for later")
+        """Raise Refused for a step that keeps a symbol; called when no reference should be left."""
+        if any(reference() is not None for reference in self._symbols):
+            raise Refused("it keeps values of a step")
 
     def blocks(self, x: Any, count: int) -> list[Node]:
         """Return a value as `count` nodes, one per block of features."""
@@ -172,7 +178,7 @@ class Trace:
     def input_leaves(self, piece: Piece) -> list[Node]:
         if piece.features % self.width:
             raise Refused(
-                f"it computes with {piece.features} features of its inputs, which is no multiple of the state's"
+                f"it computes with {piece.features} features of its inputs, which is not a multiple of the state's"
                 f" {self.width}"
             )
         if piece.start % self.width or piece.source.features % self.width:
@@ -293,7 +299,7 @@ class Trace:
             raise Refused(f"it multiplies {what} by a matrix; only the state before the step and the inputs can be")
         if len(weight) % self.width:
             raise Refused(
-                f"it multiplies its state by a weight of {len(weight)} rows, which is no multiple of the state's"
+                f"it multiplies its state by a weight of {len(weight)} rows, which is not a multiple of the state's"
                 f" {self.width}"
             )
         state = int(node.place[0])
@@ -309,8 +315,8 @@ class Trace:
 
 
 class Untouched(TorchDispatchMode):
-    """Refuse random numbers and in-place writes in this context: both would happen at every step, but a trace runs only
-    once."""
+    """Raise Refused for random numbers and in-place writes within the context: both would happen at every step, but a
+    trace runs only once."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in function.tags:
@@ -335,7 +341,7 @@ FACTS = {
     "is_meta",
     "itemsize",
 }
-"""Attributes of a tensor that do not depend on its numbers."""
+"""Attributes of a tensor that do not depend on its values."""
 
 
 def _flat(values: Any) -> Any:
@@ -352,7 +358,7 @@ def type_name(dtype: torch.dtype) -> str:
 
 def _why_not(name: str) -> str:
     if name in ("__bool__", "__int__", "__float__", "__index__", "__contains__", "item", "tolist", "numpy"):
-        return f"it asks for a number's value ({name}), which is only known when the step runs"
+        return f"it reads the value of a number ({name}), which is only known when the step runs"
     if name.endswith("_") and not name.endswith("__"):
         return f"it writes to a tensor in place ({name})"
     return f"it calls {name}, which is not supported"

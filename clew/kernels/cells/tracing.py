@@ -1,11 +1,11 @@
-"""Tracing of a cell's step, as Python code, into a graph.
+"""Trace the Python code of a cell's step into a graph.
 
     y_t, s_t = cell(inputs_t, s_{t-1})
 
 The step is called once, with symbols as inputs and states. Ordinary tensors that it uses, such as weights, are constant
-over steps; they stay in the autograd graph, so that the gradient of a leaf reaches them. A step is traced again at
-every call, which costs about as much as a few steps, so everything it depends on (training or evaluation, a dropped
-weight, the batch size) is that of the call.
+over steps; they stay in the autograd graph, so the gradient of a leaf reaches them. A step is traced again at
+every call, which costs about as much as a few steps. So everything on which it depends (training or evaluation, a
+dropped weight, the batch size) is as in the call.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from clew.kernels.cells.symbols import Matrix, Piece, Refused, Source, Symbol, T
 
 
 class Step(NamedTuple):
-    """A step as a graph, and the tensors that its leaves stand for."""
+    """A step as a graph, and the tensors that its leaves represent."""
 
     graph: Graph
     width: int
@@ -42,13 +42,13 @@ class Step(NamedTuple):
     rebuild: Callable[[Sequence[Tensor]], State]
     """Builds the cell's own state from tensors in the order of `states`."""
     signature: tuple[Any, ...]
-    """Describes the structure of the step: everything except sizes, dtypes and numbers of the tensors."""
+    """The structure of the step: everything except the sizes, dtypes and values of the tensors."""
 
 
 def trace_step(step: Callable[[Tree, State], tuple[Any, State]], inputs: Tree, state: State) -> Step:
-    """Trace a step; `inputs` are those of a chunk (batch, length, features), `state` is the state before it.
+    """Trace a step. `inputs` are those of a chunk (batch, length, features), `state` is the state before it.
 
-    Raises `Refused` if the step has no such graph.
+    Raises `Refused` if the step cannot be expressed as a graph.
     """
     states = leaves(state)
     width = _width_of(states, leaves(state, keep=(Memory,)))
@@ -61,7 +61,7 @@ def trace_step(step: Callable[[Tree, State], tuple[Any, State]], inputs: Tree, s
     try:
         with Untouched():  # type: ignore[no-untyped-call]
             output, new_state = step(*_symbols(trace, inputs, state))
-            # Turn symbols into nodes here: after the trace nothing may hold a symbol.
+            # Convert symbols to nodes here: after the trace nothing may hold a symbol.
             result = node_of(trace, output, "output"), [node_of(trace, leaf, "new state") for leaf in leaves(new_state)]
     except Exception as error:
         raise trace.refusal or (error if isinstance(error, Refused) else Refused(_sentence(error))) from error
@@ -73,7 +73,7 @@ def trace_step(step: Callable[[Tree, State], tuple[Any, State]], inputs: Tree, s
         raise Refused(f"it sets the attribute '{changed}' in every step")
     node, new_nodes = result
     if len(new_nodes) != len(states):
-        raise Refused(f"it turns {len(states)} states into {len(new_nodes)}")
+        raise Refused(f"it returns {len(new_nodes)} states for {len(states)}")
     form = map_tree(lambda leaf: _PLACE, new_state)
     del output, new_state
     trace.check_released()
@@ -102,7 +102,8 @@ def _width_of(states: Sequence[Tensor], changing: Sequence[Tensor]) -> int:
     shapes = {tuple(each.shape) for each in states}
     if len(shapes) > 1 or states[0].dim() != 2:
         raise Refused(
-            f"its states have the shapes {', '.join(map(str, sorted(shapes)))} and not one and the same (batch, width)"
+            f"its states have the shapes {', '.join(map(str, sorted(shapes)))}, but all states must have the same shape"
+            " (batch, width)"
         )
     if not all(each.is_floating_point() for each in states):
         raise Refused("a state does not hold floating-point numbers")
@@ -125,8 +126,8 @@ def _symbols(trace: Trace, inputs: Tree, state: State) -> tuple[Tree, State]:
 
 
 def _attributes(step: Any) -> dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]:
-    """Copy the attributes of a step's modules. Refuse hooks: they would be called once with symbols, not at every step
-    with numbers."""
+    """Copy the attributes of a step's modules. Raise Refused for hooks: they would be called once with symbols, not at
+    every step with values."""
     owner = getattr(step, "__self__", step)
     modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
     if any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values())):
@@ -143,8 +144,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def _restore(before: dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]) -> str | None:
     """Undo changes that the step made to attributes of its modules, and return the name of one of them."""
     changed = None
-    for module, kept in before.items():
-        for now, was in zip((module.__dict__, module._buffers), kept, strict=True):
+    for module, saved in before.items():
+        for now, was in zip((module.__dict__, module._buffers), saved, strict=True):
             names = [
                 name for name in {**now, **was} if name not in now or name not in was or now[name] is not was[name]
             ]

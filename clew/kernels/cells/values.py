@@ -1,4 +1,4 @@
-"""Evaluation of the nodes of a step's graph for all steps at once, as tensors."""
+"""Evaluate the nodes of a step's graph for all steps at once, as tensors."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from clew.kernels.cells.expressions import Graph, Node
 from clew.kernels.cells.plans import AT_ONCE
 
 Values = dict[Node, Tensor]
-"""Values of nodes at all steps (length, batch, width); without the length axis if they are constant over steps."""
+"""The values of nodes at all steps (length, batch, width); without the length axis if they are constant over steps."""
 
 
 def evaluated(node: Node, values: Values) -> Tensor:

@@ -1,8 +1,8 @@
-"""Decides whether a cell is walked: run over a sequence from the trace of its step. Else the caller loops, and
-`--debug` says why.
+"""Decide whether a cell is walked, that is run over a sequence from the trace of its step. Otherwise the caller loops,
+and `--debug` shows the reason.
 
 Before steps of a new structure are walked for the first time, values and gradients of a walk and a loop over a few
-steps are compared. If they differ, which would be a fault of the walk, such steps are looped.
+steps are compared. If they differ, which would be a fault of the walk, such steps run as a loop.
 """
 
 import logging
@@ -17,18 +17,18 @@ from clew.core.modes import is_exporting
 from clew.core.state import leaves, map_state, map_tree, where_rows
 from clew.core.taps import is_watched
 from clew.core.types import Fixed, State, Tree
-from clew.kernels.cells.comparing import aside, results_of, say
+from clew.kernels.cells.comparing import hidden_from_checkpoints, log_once, results_of
 from clew.kernels.cells.tracing import Refused, Step, trace_step
 from clew.kernels.cells.written_out import walk
 
 LEAST_STEPS = 2
-"""The fewest steps: a single step takes less time than its trace."""
+"""The minimum number of steps: a single step takes less time than its trace."""
 COMPARED = 3
 """The number of steps that are compared."""
 
 _traced: MutableMapping[nn.Module, dict[bool, bool]] = WeakKeyDictionary()
 """Whether a cell can be traced in training and in evaluation; cached, since a trace takes as long as a few steps."""
-_is_right: dict[Hashable, bool] = {}
+_agreement: dict[Hashable, bool] = {}
 
 
 def may_walk(cell: Any, x: Tensor, state: State) -> bool:
@@ -40,11 +40,11 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
         return False  # torch.func does not use the backward pass of a walk
     answers = _traced.setdefault(cell, {})
     if cell.training not in answers:
-        with aside(), torch.random.fork_rng([x.get_device()] if x.is_cuda else []):
+        with hidden_from_checkpoints(), torch.random.fork_rng([x.get_device()] if x.is_cuda else []):
             try:
                 trace_cell(cell, cell.inputs(x[:, :LEAST_STEPS]), state)
             except Refused as reason:
-                say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
+                log_once(logging.DEBUG, f"the steps of a {type(cell).__name__} run as a loop: {reason}")
                 if reason.is_passing:
                     return False
                 answers[cell.training] = False
@@ -58,7 +58,7 @@ def trace_cell(cell: Any, inputs: Tree, state: State) -> Step:
     if not step.inputs:
         raise Refused("it reads no inputs")
     if any(name == "mean" and len(arguments) > 1 for name, *arguments in step.signature[0]):
-        raise Refused("it takes means over several blocks, which a loop does in fewer operations")
+        raise Refused("it takes means over several blocks, for which a loop needs fewer operations")
     return step
 
 
@@ -68,44 +68,43 @@ def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tup
     try:
         step = trace_cell(cell, inputs, state)
     except Refused as reason:
-        say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
+        log_once(logging.DEBUG, f"the steps of a {type(cell).__name__} run as a loop: {reason}")
         return None
-    return walk(step, real) if is_right(cell, step, inputs, real, state) else None
+    return walk(step, real) if agrees_with_loop(cell, step, inputs, real, state) else None
 
 
-def is_right(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State) -> bool:
-    """Whether a walk over steps of this structure agrees with a loop, by a comparison of the first steps that have
-    it."""
+def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State) -> bool:
+    """Whether a walk over steps of this structure agrees with a loop; the first steps with this structure are
+    compared."""
     like = step.states[0]
     key = step.signature, real is not None, like.dtype, like.device.type
-    if key not in _is_right:
+    if key not in _agreement:
         if like.is_cuda and torch.cuda.is_current_stream_capturing():
-            return True  # numbers cannot be compared here
-        _is_right[key] = _agree(cell, inputs, real, state)
-        if not _is_right[key]:
+            return True  # values cannot be compared here
+        _agreement[key] = _agree(cell, inputs, real, state)
+        if not _agreement[key]:
             sentence = (
-                f"a {type(cell).__name__} is looped: its walk gives other numbers than its steps do; this is a fault in"
-                " clew"
+                f"a {type(cell).__name__} runs as a loop: its walk differs from its steps; this is a fault in clew"
             )
-            say(logging.WARNING, sentence)
-    return _is_right[key]
+            log_once(logging.WARNING, sentence)
+    return _agreement[key]
 
 
 def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
     def part(leaf: Tensor) -> Tensor:
-        return leaf.detach().clone().requires_grad_()  # a copy, since an inference tensor has no gradient
+        return leaf.detach().clone().requires_grad_()  # a copy, since inference tensors have no gradient
 
     real = None if real is None else real[:, :COMPARED]
-    with aside(), torch.inference_mode(False), torch.enable_grad():
+    with hidden_from_checkpoints(), torch.inference_mode(False), torch.enable_grad():
         inputs = map_tree(lambda leaf: part(leaf[:, :COMPARED]), inputs, keep=(Fixed,))
         state = map_state(part, state)
-        wanted = [
+        targets = [
             *leaves(inputs, keep=(Fixed,)),
             *leaves(state),
             *(each for each in cell.parameters() if each.requires_grad),
         ]
-        looped = results_of(_loop(cell, inputs, real, state), real, wanted)
-        walked = results_of(walk(trace_step(cell, inputs, state), real), real, wanted)
+        looped = results_of(_loop(cell, inputs, real, state), real, targets)
+        walked = results_of(walk(trace_step(cell, inputs, state), real), real, targets)
     near = torch.finfo(looped[0].dtype).eps ** 0.5
     pairs = zip(walked, looped, strict=True)
     return all(

@@ -21,7 +21,7 @@ from clew.kernels.cells.tracing import Step
 from clew.kernels.cells.values import Tensors, Values, evaluated, known
 
 Column = Sequence[Tensor]
-"""The values of a node, one per step."""
+"""The values of a node, one for each step."""
 
 _plans: dict[Any, Plan] = {}
 
@@ -45,7 +45,7 @@ def column(value: Tensor, length: int) -> Column:
 
 
 class _Walked:
-    """What both directions share: the leaves and values of a plan, and nodes by step."""
+    """The common part of both directions: the leaves and values of a plan, and nodes by step."""
 
     def __init__(self, plan: Plan, length: int, owners: Sequence[int], tensors: Tensors, real: Tensor | None):
         self.plan, self.graph, self.length, self.owners, self.tensors = plan, plan.graph, length, owners, tensors
@@ -101,7 +101,7 @@ class _Ahead(_Walked):
         self.place()
 
     def prepare(self, weight: Tensor, leaves: Sequence[Node]) -> tuple[Callable[[Tensor, Tensor], Any], Column]:
-        """Return the product function of a matrix and its targets: the terms that its products are only added to, if
+        """Return the product function of a matrix and its targets: the terms to which its products are only added, if
         any."""
         added = self.plan.added
         is_added = any(leaf in added for leaf in leaves)
@@ -117,7 +117,8 @@ class _Ahead(_Walked):
         return multiplied(weight, self.batch, self.length, is_added), whole.view(self.length, self.batch, -1).unbind(0)
 
     def place(self) -> None:
-        """Assign memory to each result of a step: a state's, another node's, kept memory, or a scratch tensor."""
+        """Assign memory to each result of a step: that of a state or another node, stored memory, or a scratch
+        tensor."""
         plan, self.copies = self.plan, list[tuple[Node, Column]]()
         results = {instruction.result for instruction in plan.ahead}
         for place, (node, state) in enumerate(zip(plan.carried, self.states, strict=True)):
@@ -180,7 +181,7 @@ class _Back(_Walked):
         self.place()
 
     def prepare_state(self, place: int, of_last: Tensor) -> Column:
-        """Allocate the errors of a state; entry t is the error before step t. All steps are kept only if needed."""
+        """Allocate the errors of a state; entry t is the error before step t. All steps are stored only if needed."""
         incoming = self.graph.leaf("error", place + 1)
         if incoming in self.plan.stored:
             whole = self.new(self.length + 1, self.batch, self.width)
@@ -250,7 +251,7 @@ class _Back(_Walked):
         )
 
     def of_input(self, first: int, count: int) -> Tensor:
-        """Return the error (batch, length, count * width) of `count` input blocks; usually it is a slice of the
+        """Return the error (batch, length, count * width) of `count` input blocks; usually a slice of the
         products' errors."""
         errors = [self.sums.errors.get(self.graph.leaf("input", first + block)) for block in range(count)]
         places = [self.parts.get(error) if error is not None else None for error in errors]
@@ -293,7 +294,7 @@ class _Walk(torch.autograd.Function):
     def backward(ctx: Any, of_y: Tensor, *of_last: Tensor) -> Any:
         real, *saved = ctx.saved_tensors
         tensors, kept = _parted(saved[: ctx.num_saved], ctx.counts), saved[ctx.num_saved :]
-        states = tensors.states  # of all steps
+        states = tensors.states  # at all steps
         tensors = tensors._replace(states=[state[0] for state in states])
         values = dict(zip(ctx.names, kept, strict=True))
         back = _Back(

@@ -9,9 +9,10 @@ from pathlib import Path
 from clew.core.errors import UserError, few_of, shortened
 from clew.core.files import PARTIAL, read_json
 from clew.core.wording import argument
-from clew.runs.directory import CODE, CONFIG, ENVIRONMENT, METRICS, ORIGIN, VOCABULARY, WEIGHTS, is_abandoned
+from clew.runs.directory import is_abandoned
 from clew.runs.folder.lock import LOCK, is_locked
 from clew.runs.folder.predictions import PREDICTIONS
+from clew.runs.folder.run_files import CODE, CONFIG, ENVIRONMENT, METRICS, ORIGIN, VOCABULARY, WEIGHTS
 
 WRITTEN = {CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE, ORIGIN, VOCABULARY, PREDICTIONS, LOCK, "checkpoints"}
 """The files and folders of a run."""

@@ -2,7 +2,6 @@
 This module knows neither models nor tensors, so that listing runs does not load torch; `clew.runs.directory` has the
 rest."""
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, command, shortened, shown
-from clew.core.files import LARGEST_JSON, open_file, read_json
+from clew.core.files import LARGEST_JSON, json_hash, open_file, read_json
 from clew.runs.trust import check_links, is_trusted, remedy_of_trust
 
 FORMAT = 3
@@ -129,8 +128,3 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(record, dict):
                 yield record
-
-
-def json_hash(content: Any) -> str:
-    """Return the SHA-256 of a JSON value, independent of its formatting."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from clew.core.errors import UserError
-from clew.runs.directory import CONFIG, is_run, read_config
+from clew.runs.directory import read_config
 from clew.runs.folder.records import Summary, read_records
+from clew.runs.folder.run_files import CONFIG, is_run
 
 
 def summarise(folder: Path) -> Summary:

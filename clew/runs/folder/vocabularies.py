@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from clew.runs.config import Config
-from clew.runs.directory import VOCABULARY
 from clew.runs.embedding import CONTEXT, BorrowedBody
+from clew.runs.folder.run_files import VOCABULARY
 from clew.runs.transfer import ENCODER, has_encoder
 from clew.tasks import TASKS
 

@@ -7,7 +7,8 @@ import torch
 from clew.core.errors import UserError, shortened
 from clew.layers.adapters import is_adapted, own_weights
 from clew.runs.config import Config
-from clew.runs.directory import WEIGHTS, num_values, read_weights
+from clew.runs.directory import num_values, read_weights
+from clew.runs.folder.run_files import WEIGHTS
 from clew.runs.transfer import start_from
 
 SPARE = 2**24

@@ -1,8 +1,6 @@
 """Encode the examples of a large part once, into the cache, with the length of each. Small parts are encoded in
 memory."""
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError
+from clew.core.files import json_hash
 from clew.data.caching.fingerprints import code_digest
 from clew.data.caching.packing import Packer, Unpackable
 from clew.data.caching.parts import Part, keep_parts, load_parts, write_part
@@ -80,7 +79,7 @@ def encoding_key(task: Any, part: Part, encoding: Encoding) -> str | None:
         encoding.to_train,
         code,
     ]
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    return json_hash(about)[:32]
 
 
 def agrees(task: Any, part: Part, encoded: Part) -> bool:

@@ -216,7 +216,7 @@ def test_a_kernel_that_the_gpu_does_not_start_leaves_the_work_to_another_way(on_
 
     monkeypatch.setattr(persistent, "kernels_for", lambda *_: refuse)
     assert walked(Recurrent(CELLS["elman"](5, 16)), torch.randn(2, 5, 5)) is None
-    assert "which the GPU does not start: launching: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" in caplog.text
+    assert "which failed: launching: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" in caplog.text
 
 
 class Varied(Cell):
@@ -383,4 +383,4 @@ def test_a_user_s_cell_is_compared_with_its_equation_the_first_time(monkeypatch,
     monkeypatch.setattr(on_gpu, "share", lambda *_: 0.5)
     with torch.no_grad():
         assert on_gpu.walk_on_gpu(layer.cell, x, None, layer.cell.initial_state(2, like=x), layer.cell_loop) is None
-    assert "a Own is looped: its kernel differs from its equation by 5.0e-01 of the values" in caplog.text
+    assert "a Own runs as a loop: its kernel differs from its equation by 5.0e-01 of the values" in caplog.text

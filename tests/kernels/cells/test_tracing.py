@@ -170,10 +170,13 @@ REFUSALS = [
     (swallowing, "it calls softmax, which is not supported"),
     (
         lambda self, y: y if (y > 0) else -y,
-        "it asks for a number's value (__bool__), which is only known when the step runs",
+        "it reads the value of a number (__bool__), which is only known when the step runs",
     ),
-    (lambda self, y: y * y.item(), "it asks for a number's value (item), which is only known when the step runs"),
-    (lambda self, y: y * float(y), "it asks for a number's value (__float__), which is only known when the step runs"),
+    (lambda self, y: y * y.item(), "it reads the value of a number (item), which is only known when the step runs"),
+    (
+        lambda self, y: y * float(y),
+        "it reads the value of a number (__float__), which is only known when the step runs",
+    ),
     (
         lambda self, y: y if y.grad_fn else -y,
         "it reads the attribute 'grad_fn' of a value that is only known when the step runs",
@@ -194,22 +197,22 @@ REFUSALS = [
     (lambda self, y: torch.matmul(y, y), "it multiplies two values that are only known when the step runs"),
     (lambda self, y: y**2.5, "it raises to the power 2.5; -2, -1, -0.5, 0.5, 1, 2, 3 and 4 are supported"),
     (lambda self, y: torch.cat([y[:, :1], y[:, 1:]], -1), "it cuts 0 to 1 out of a block of 2 features"),
-    (lambda self, y: y.chunk(2), "it cuts or joins tensors along the batch"),
+    (lambda self, y: y.chunk(2), "it splits or concatenates tensors along the batch"),
     (
         lambda self, y: y + torch.ones(2).double(),
         "it computes with a tensor of type float64, while its state has type float32",
     ),
-    (lambda self, y: y.double(), "it turns a tensor into float64"),
+    (lambda self, y: y.double(), "it converts a tensor to float64"),
     (lambda self, y: y + torch.ones(4), "it combines a tensor of shape (4,) with one of shape (3, 2)"),
-    (lambda self, y: torch.cat([y, y], 1), "its output ((3, 4)) is not of the shape of its states (3, 2)"),
+    (lambda self, y: torch.cat([y, y], 1), "its output ((3, 4)) does not have the shape of its states (3, 2)"),
     (
         lambda self, y: y - y.mean(0),
-        "it reduces a tensor in another way than over all features of a row, with keepdim=True",
+        "it reduces a tensor other than over all features of a row with keepdim=True",
     ),
-    (lambda self, y: y[:, None], "it indexes a tensor by something else than a slice of its features"),
+    (lambda self, y: y[:, None], "it indexes a tensor other than by a slice of its features"),
     (lambda self, y: setattr(self, "last", y) or y, "it sets the attribute 'last' in every step"),
     (lambda self, y: setattr(self, "seen", self.seen + 1) or y, "it sets the attribute 'seen' in every step"),
-    (lambda self, y: self.list.append(y) or y, "it keeps values of a step for later"),
+    (lambda self, y: self.list.append(y) or y, "it keeps values of a step"),
     (lambda self, y: y * self.missing, "AttributeError: 'Effects' object has no attribute 'missing'"),
 ]
 
@@ -236,14 +239,17 @@ def test_what_has_no_graph_is_refused_with_the_reason_and_leaves_no_trace(does, 
             partial(CELLS["gru"], reset="before"),
             "it multiplies the result of multiply by a matrix; only the state before the step and the inputs can be",
         ),
-        (CELLS["projected_lstm"], "its states have the shapes (3, 6), (3, 24) and not one and the same (batch, width)"),
+        (
+            CELLS["projected_lstm"],
+            "its states have the shapes (3, 6), (3, 24), but all states must have the same shape (batch, width)",
+        ),
         (
             partial(CELLS["projected_lstm"], hidden_dim=DIM, cell_clip=0.5),
             "it multiplies the result of multiply by a matrix; only the state before the step and the inputs can be",
         ),
         (
             lambda input_dim, dim: StackedCell([CELLS["elman"](input_dim, dim), CELLS["elman"](dim, dim)]),
-            "it indexes a tensor by something else than a slice of its features",
+            "it indexes a tensor other than by a slice of its features",
         ),
         (
             lambda input_dim, dim: DroppedCell(CELLS["elman"](input_dim, dim), 0.5),
@@ -265,7 +271,7 @@ def test_states_and_inputs_without_one_width_are_refused_with_the_reason():
     assert refusal_of(step, x, (state, Memory(x))) == "it reads a memory"
     assert (
         refusal_of(step, x, torch.zeros(3, 2, 2))
-        == "its states have the shapes (3, 2, 2) and not one and the same (batch, width)"
+        == "its states have the shapes (3, 2, 2), but all states must have the same shape (batch, width)"
     )
     assert refusal_of(step, x, state.long()) == "a state does not hold floating-point numbers"
     assert (
@@ -273,7 +279,7 @@ def test_states_and_inputs_without_one_width_are_refused_with_the_reason():
         == "an input of shape (3, 4) and type float32 is not (batch, length, features) of numbers"
     )
     assert refusal_of(step, torch.randn(3, 4, 3), state) == (
-        "it computes with 3 features of its inputs, which is no multiple of the state's 2"
+        "it computes with 3 features of its inputs, which is not a multiple of the state's 2"
     )
 
 
@@ -293,4 +299,4 @@ def test_taps_pass_symbols_through_unless_they_are_watched():
     with watching({nn.Identity(): seen.append}):
         trace_step(cell, inputs, state)
     with watching({cell.gates.forget: seen.append}):
-        assert refusal_of(cell, inputs, state) == "it keeps values of a step for later"
+        assert refusal_of(cell, inputs, state) == "it keeps values of a step"

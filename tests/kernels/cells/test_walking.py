@@ -175,7 +175,7 @@ def test_a_cell_without_a_walk_is_looped_and_debugging_says_why(caplog):
         y, _ = Recurrent(Unsaid(5, 5))(x)
     with only_equations():
         assert torch.equal(y, Recurrent(Unsaid(5, 5))(x)[0])
-    assert caplog.messages == ["the steps of a Unsaid are looped: it calls softmax, which is not supported"]
+    assert caplog.messages == ["the steps of a Unsaid run as a loop: it calls softmax, which is not supported"]
 
 
 def test_inputs_of_a_looped_cell_are_drawn_once():
@@ -198,15 +198,13 @@ class Rooted(Leaky):
 
 def test_a_walk_that_gives_other_numbers_is_not_taken(monkeypatch, caplog):
     monkeypatch.setitem(plans.IN_STEPS, "tanh", torch.sin)  # as wrong as a fault would make it
-    monkeypatch.setattr(walking, "_is_right", {})
+    monkeypatch.setattr(walking, "_agreement", {})
     monkeypatch.setattr(written_out, "_plans", {})
     layer, x = Recurrent(Rooted(5, 6)), torch.randn(2, 4, 5)
     y, _ = layer(x)
     with only_equations():
         assert torch.equal(y, layer(x)[0])
-    assert caplog.messages == [
-        "a Rooted is looped: its walk gives other numbers than its steps do; this is a fault in clew"
-    ]
+    assert caplog.messages == ["a Rooted runs as a loop: its walk differs from its steps; this is a fault in clew"]
 
 
 def test_a_single_step_and_a_watched_cell_are_looped():

@@ -29,7 +29,8 @@ from clew.instruments import INSTRUMENTS
 from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.sentence_folders import write_sentence_files
 from clew.recipes.running import run_recipe
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.tasks.representation import RepresentationConfig
 from clew.training.checkpoints import checkpoint_folders
 from clew.training.report import Silence

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from clew.core.errors import UserError
+from clew.core.files import json_hash
 from clew.recipes.opening import resumed
 from clew.recipes.resolving import config_of
-from clew.runs.directory import json_hash, read_config, write_config
+from clew.runs.directory import read_config, write_config
 from clew.runs.embedding import BorrowedBody
 from clew.runs.folder.run_files import FORMAT
 from clew.runs.settings.upgrading import DATA_1, TASK_2, upgraded
