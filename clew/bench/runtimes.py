@@ -2,7 +2,8 @@
 
 Each runs a model with random weights in its own format, which its own converter writes to a temporary folder:
 CTranslate2 and llama.cpp from classes of transformers, ONNX Runtime from our own export. All generate the full number
-of tokens."""
+of tokens.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
