@@ -27,7 +27,8 @@ class StateForm:
     """The names of the tensors of a body's states: `changed` by a step, or only `read`.
 
     `example` is a state after some tokens. A tensor that several layers read has one name; a tensor in `shared` keeps
-    its name there. `counts` is True if the body's embedding reads the position count."""
+    its name there. `counts` is True if the body's embedding reads the position count.
+    """
 
     def __init__(self, example: State, *, counts: bool, shared: Mapping[str, Tensor] | None = None):
         tensors = tensors_of(example)

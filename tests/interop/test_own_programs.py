@@ -21,7 +21,8 @@ from clew.interop.task_programs import programs_of
 from clew.layers.context import Pieces, first_pieces
 from clew.recipes.resolving import config_of
 from clew.runs.build import build_task, train_side
-from clew.runs.directory import CODE, WEIGHTS, write_config, write_weights
+from clew.runs.directory import write_config, write_weights
+from clew.runs.folder.run_files import CODE, WEIGHTS
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run, load_run
 from clew.tasks import TASKS

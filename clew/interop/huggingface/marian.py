@@ -214,7 +214,8 @@ def in_halves(model: TransformerConfig, ours: dict[str, Tensor]) -> dict[str, Te
     come first, then the odd ones.
 
     Norms and sums do not depend on the order of features, so it is enough to permute every weight that reads or writes
-    them."""
+    them.
+    """
     if part_options(model.position).get("interleaved", True) is False:
         return ours
     order = torch.tensor([*range(0, model.dim, 2), *range(1, model.dim, 2)])
