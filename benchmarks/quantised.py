@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.side_by_side import device
-from clew.bench.timing import interleave, ratio, waiting
+from clew.bench.timing import interleave, ratio, synchroniser
 from clew.bench.workloads.gpt_sizes import CHARACTERS
 from clew.bench.workloads.transformer_beam import BEAMS, FULL, numbered_words
 from clew.decoding.beam import beam_search
@@ -38,7 +38,7 @@ def compare(
     answers = {precision: decode(stepper(each)) for precision, each in tasks.items()}
     calls = {precision: lambda each=each: decode(stepper(each)) for precision, each in tasks.items()}
     clock = time.process_time if device().type == "cpu" else time.perf_counter
-    times = interleave(calls, rounds=rounds, wait=waiting(device()), clock=clock)
+    times = interleave(calls, rounds=rounds, wait=synchroniser(device()), clock=clock)
     whole = answers["float32"]
     losses = {precision: surprise(stepper(each), prompt, whole) for precision, each in tasks.items()}
     print(f"{name}: {whole.numel()} tokens")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from clew.bench import timing
-from clew.bench.timing import Call, interleave, waiting
+from clew.bench.timing import Call, interleave, synchroniser
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ def compare(
     workload: str, peer: str, ours: Call, theirs: Call, *, tokens: int, rounds: int = 15, warmup: int = 3
 ) -> Comparison:
     """Calls the two in turns, the first of each round changing, after some rounds that are not counted."""
-    calls, wait = {"ours": ours, "theirs": theirs}, waiting(device())
+    calls, wait = {"ours": ours, "theirs": theirs}, synchroniser(device())
     interleave(calls, rounds=warmup, wait=wait)
     times = interleave(calls, rounds=rounds, wait=wait)
     return Comparison(workload, peer, times["ours"].median, times["theirs"].median, tokens)
 
 
 def timed(call: Call) -> float:
-    return timing.timed(call, waiting(device()))
+    return timing.timed(call, synchroniser(device()))
 
 
 def device() -> torch.device:

@@ -32,7 +32,8 @@ from pyarrow import parquet
 from benchmarks.process_memory import peak_of
 from clew.core.errors import UserError
 from clew.data.corpora import find_corpus
-from clew.runs.directory import read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import read_metrics
 from clew.training.checkpoints import checkpoint_folders
 
 SHARD_BYTES = 128 * 2**20

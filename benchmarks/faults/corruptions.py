@@ -17,7 +17,7 @@ from benchmarks.faults.groups import together
 from benchmarks.faults.subjects import LSTM, checkpoint_difference, train_recipe, unequal
 from benchmarks.faults.trials import Fault, Result, in_this_process, put_through
 from clew.core.errors import UserError
-from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, read_metrics
+from clew.runs.folder.run_files import ENVIRONMENT, METRICS, WEIGHTS, read_metrics
 from clew.runs.loaded import Run, load_run
 from clew.runs.settings.fields import differences
 from clew.training.checkpoints import checkpoint_folders, find_checkpoint

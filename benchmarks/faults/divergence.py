@@ -26,7 +26,7 @@ from clew.core.types import State, Term
 from clew.data.plans import TokenBatch, stream_plan
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.recurrent import RecurrentConfig, build_recurrent
-from clew.runs.directory import read_metrics
+from clew.runs.folder.run_files import read_metrics
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character

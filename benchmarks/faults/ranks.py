@@ -32,7 +32,8 @@ from benchmarks.faults.subjects import (
 )
 from benchmarks.faults.trials import Fault, Result, fault_in_sentence, in_this_process, put_through
 from clew.cli.main import main
-from clew.runs.directory import is_run, read_metrics, read_weights
+from clew.runs.directory import read_weights
+from clew.runs.folder.run_files import is_run, read_metrics
 from clew.training.optimisers import adamw
 from clew.training.parallel import replicate, shard, whole_weights
 

@@ -23,7 +23,7 @@ from benchmarks.faults.points import Operation, watch_files
 from benchmarks.faults.subjects import LSTM, difference, text_beside
 from benchmarks.faults.trials import Fault, Result, fault_in_sentence, in_this_process, put_through
 from clew.cli.main import main
-from clew.runs.directory import is_run
+from clew.runs.folder.run_files import is_run
 from clew.training.checkpoints import checkpoint_folders, find_checkpoint, find_fault
 
 STEPS = 4

@@ -27,7 +27,8 @@ from clew.layers.embeddings import TokenEmbedding
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.scores import Additive
 from clew.recipes.running import run_recipe
-from clew.runs.directory import WEIGHTS, append_metrics, is_run, read_metrics, read_weights, truncate_metrics
+from clew.runs.directory import append_metrics, read_weights, truncate_metrics
+from clew.runs.folder.run_files import WEIGHTS, is_run, read_metrics
 from clew.training.averaging import Exponential
 from clew.training.backward import StepOptions
 from clew.training.checkpoints import (

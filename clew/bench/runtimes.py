@@ -22,7 +22,7 @@ from clew.core.types import State
 from clew.decoding.beam import beam_search
 from clew.interop.generators import NEXT, STATE, stepping
 from clew.interop.onnx_programs import write_onnx
-from clew.interop.programs import quiet, unchanging
+from clew.interop.programs import quiet, without_gradients
 from clew.tasks.uses.programs import SteppingProgram
 
 
@@ -106,7 +106,7 @@ class OnnxStepper:
 
     def __init__(self, task: Any, compute: str, source: Tensor | None = None):
         self.vocabulary: int = task.body.vocabulary
-        with folder() as place, unchanging(task):
+        with folder() as place, without_gradients(task):
             programs = stepping(task, SteppingProgram(source is not None, {}))
             sessions = [onnx_session(program, place, compute) for program in programs]
         self.step, self.encoder = sessions[-1], sessions[0]

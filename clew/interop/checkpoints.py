@@ -12,7 +12,8 @@ from clew.interop.huggingface.folders import pickled
 from clew.interop.huggingface.reading import is_huggingface, read_huggingface
 from clew.interop.imported import Imported, Written, write_imported
 from clew.interop.llama2c import is_llama2c, read_llama2c
-from clew.runs.directory import ORIGIN, check_empty, is_run
+from clew.runs.directory import check_empty
+from clew.runs.folder.run_files import ORIGIN, is_run
 
 PICKLED = {".pt", ".pth", ".ckpt", ".pkl", ".pickle"}
 READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] = (

@@ -12,8 +12,8 @@ from clew.interop.model_card import model_card, vocabularies_of
 from clew.interop.options import ExportOptions
 from clew.interop.signatures import Port, Program
 from clew.interop.usage import usage_of
-from clew.runs.directory import VOCABULARY
 from clew.runs.embedding import CONTEXT
+from clew.runs.folder.run_files import VOCABULARY
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run
 from clew.text.labels import Labels

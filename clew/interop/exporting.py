@@ -12,7 +12,7 @@ from clew.interop import EXPORTS
 from clew.interop.options import ExportOptions
 from clew.layers.adapters import is_adapted, merge
 from clew.layers.precision import check_whole
-from clew.runs.directory import is_run
+from clew.runs.folder.run_files import is_run
 from clew.runs.loaded import Run
 
 

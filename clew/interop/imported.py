@@ -16,16 +16,8 @@ from clew.core.errors import UserError
 from clew.core.files import PARTIAL, write_json
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
-from clew.runs.directory import (
-    IMPORTED,
-    METRICS,
-    ORIGIN,
-    WEIGHTS,
-    check_empty,
-    write_config,
-    write_environment,
-    write_weights,
-)
+from clew.runs.directory import check_empty, write_config, write_environment, write_weights
+from clew.runs.folder.run_files import IMPORTED, METRICS, ORIGIN, WEIGHTS
 from clew.runs.folder.vocabularies import save_vocabularies
 
 Fill = Callable[[Config, dict[str, Tensor]], list[str]]

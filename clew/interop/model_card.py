@@ -11,8 +11,8 @@ from clew.core.files import read_json
 from clew.data.corpora import CORPORA
 from clew.data.corpora.samples import EMBEDDED
 from clew.interop.options import ExportOptions
-from clew.runs.directory import ENVIRONMENT, ORIGIN
 from clew.runs.folder.records import Summary, last_with
+from clew.runs.folder.run_files import ENVIRONMENT, ORIGIN
 from clew.runs.folder.summary import summarise
 from clew.runs.loaded import Run
 from clew.tasks import TASKS

@@ -7,7 +7,8 @@ import yaml
 from clew.core.files import write_json
 from clew.interop.model_card import model_card
 from clew.interop.options import ExportOptions
-from clew.runs.directory import ORIGIN, append_metrics, write_config, write_environment
+from clew.runs.directory import append_metrics, write_config, write_environment
+from clew.runs.folder.run_files import ORIGIN
 from clew.runs.loaded import Run
 from tests.interop.untrained import untrained
 

@@ -15,8 +15,9 @@ from clew.interop.signatures import Program
 from clew.layers.embeddings import Segmented, Words
 from clew.recipes.resolving import config_of
 from clew.runs.build import build_task, train_side
-from clew.runs.directory import WEIGHTS, write_config, write_weights
+from clew.runs.directory import write_config, write_weights
 from clew.runs.embedding import BorrowedBody
+from clew.runs.folder.run_files import WEIGHTS
 from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run, load_run
 from clew.runs.tokenizers import RunTokenizers
