@@ -1,4 +1,4 @@
-"""The files beside the programs of an export: export.json with their inputs and outputs, the vocabularies, and the
+"""The other files of an export: export.json with their inputs and outputs, the vocabularies, and the
 model card."""
 
 from collections.abc import Sequence

@@ -216,8 +216,9 @@ def activation_of(activation: Callable[..., Tensor]) -> str:
     name = next(
         (
             name
-            for known, name in ACTIVATIONS.items()
-            if activation is known or (isinstance(known, type) and isinstance(activation, known))
+            for activation_type, name in ACTIVATIONS.items()
+            if activation is activation_type
+            or (isinstance(activation_type, type) and isinstance(activation, activation_type))
         ),
         None,
     )

@@ -1,4 +1,4 @@
-"""Checkpoints of llama2.c: seven integers, then all weights in sequence, with a tokenizer.bin beside the file.
+"""Checkpoints of llama2.c: seven integers, then all weights in sequence, with a tokenizer.bin in the same folder.
 
     dim, hidden_dim, num_layers, num_heads, num_kv_heads, vocabulary (negative: the output layer has its own
     table), max_length
@@ -240,7 +240,7 @@ def by_halves(weight: Tensor, head_dim: int) -> Tensor:
 def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
     """Read the score and the bytes of every token; the merges follow from the scores, as in SentencePiece."""
     if not path.is_file():
-        raise UserError(f"{path} is missing; put the checkpoint's tokenizer beside it, under this name")
+        raise UserError(f"{path} is missing; put the checkpoint's tokenizer there, under this name")
     data, place = read_bytes(path), 4
     pieces: list[Piece] = []
     try:

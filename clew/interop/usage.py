@@ -190,5 +190,5 @@ def context_lines(reader: WordReader) -> str:
 
 def sample_of(tokenizer: Tokenizer) -> str:
     """Return three words that the tokenizer knows, or three that it can split."""
-    known = [token for token in tokenizer.tokens if token.isalpha()] if tokenizer.unit == "word" else []
-    return " ".join(known[:3]) or "where is it"
+    known_words = [token for token in tokenizer.tokens if token.isalpha()] if tokenizer.unit == "word" else []
+    return " ".join(known_words[:3]) or "where is it"

@@ -58,7 +58,7 @@ def repeated(entries: Iterable[Entry], count: int) -> list[Entry]:
 
 
 def numbered(name: str, n: int) -> str:
-    return re.sub(r"\{(\d*)n(?:\+(\d+))?\}", lambda found: str(int(found[1] or 1) * n + int(found[2] or 0)), name)
+    return re.sub(r"\{(\d*)n(?:\+(\d+))?\}", lambda match: str(int(match[1] or 1) * n + int(match[2] or 0)), name)
 
 
 def prefixed(prefix: str, entries: Iterable[Entry]) -> list[Entry]:
@@ -103,13 +103,13 @@ def check_all_used(names: Iterable[str], entries: Iterable[Entry], leftovers: Se
     UserError."""
     used = {each.theirs for each in entries}
     unused = sorted(set(names) - used)
-    left = [name for name in unused if any(re.fullmatch(pattern, name) for pattern in leftovers)]
-    if unknown := sorted(set(unused) - set(left)):
+    allowed = [name for name in unused if any(re.fullmatch(pattern, name) for pattern in leftovers)]
+    if unknown := sorted(set(unused) - set(allowed)):
         raise UserError(
             f"{where} has {len(unknown)} tensor{'s' if len(unknown) > 1 else ''} that clew cannot use:"
             f" {few_of(unknown)}; the model computes more than its architecture says"
         )
-    return left
+    return allowed
 
 
 def shown_shape(shape: Iterable[int]) -> str:

@@ -139,8 +139,8 @@ if triton is not None:
             has_ended = has_ended | (token == tl.load(ends + end))
 
         alive = tl.where(has_ended, float("-inf"), best)
-        kept = _largest(tl.where(j < WIDTH, _numbers(alive, j), LEAST), BEAMS, B)
-        is_there = _places(kept)[:, None] == j[None, :]
+        best_alive = _largest(tl.where(j < WIDTH, _numbers(alive, j), LEAST), BEAMS, B)
+        is_there = _places(best_alive)[:, None] == j[None, :]
         on = _looked_up(alive, is_there)  # (B,)
         on_choice = _looked_up(choice, is_there)
         is_beam = b < BEAMS
@@ -173,13 +173,13 @@ if triton is not None:
         last_choice += _looked_up(choice, is_best) + _looked_up(on_choice, is_on)
         ranked = _largest(tl.where(t < 2 * BEAMS + WIDTH, _numbers(score, t), LEAST), BEAMS, B)
         is_there = _places(ranked)[:, None] == t[None, :]
-        found = _looked_up(score, is_there)
-        tl.store(scores + at, found, mask=is_beam)
+        ended_scores = _looked_up(score, is_there)
+        tl.store(scores + at, ended_scores, mask=is_beam)
         tl.store(logs + at, _looked_up(log, is_there), mask=is_beam)
         tl.store(lengths + at, _looked_up(length, is_there), mask=is_beam)
         tl.store(choices + at, _looked_up(last_choice, is_there), mask=is_beam)
 
-        to_beat = tl.sum(tl.where(b == n_best - 1, found, 0.0), 0)
+        to_beat = tl.sum(tl.where(b == n_best - 1, ended_scores, 0.0), 0)
         first = tl.sum(tl.where(b == 0, on, 0.0), 0)
         may_win = (tl.div_rn(first, soon) > to_beat) | (tl.div_rn(first, last) > to_beat)
         goes = may_run & may_win

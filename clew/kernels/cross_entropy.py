@@ -97,9 +97,9 @@ def chunk_rows(num_rows: int, vocabulary: int, share: int, multiple: int = 1) ->
 
 class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        loss, plain, *gradients = walk(*given)
-        keep_gradients(ctx, given, gradients)
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
+        loss, plain, *gradients = walk(*arguments)
+        keep_gradients(ctx, arguments, gradients)
         ctx.mark_non_differentiable(plain)
         return loss, plain
 
@@ -340,9 +340,9 @@ def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
         " rows, bool for_hidden, bool for_weight, bool for_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
     ),
 )
-def operator(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def operator(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Run `walk` as an operator for compiled code."""
-    return tuple(walk(*given))  # type: ignore[return-value]
+    return tuple(walk(*arguments))  # type: ignore[return-value]
 
 
 @operator.register_fake

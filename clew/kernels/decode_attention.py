@@ -129,21 +129,21 @@ if triton is not None:
         stop = tl.minimum(start + span, n)
         for block in range(start, stop, BLOCK):
             j = block + tl.arange(0, BLOCK)
-            seen = j < stop
+            is_read = j < stop
             at = (j + 1)[:, None]
             if HAS_PLACES:
-                at = tl.load(places + row.to(tl.int64) * slots + at, mask=seen[:, None], other=0)
-            some = tl.load(keys + at * keys_slot + d[None, :], mask=seen[:, None], other=0.0)
+                at = tl.load(places + row.to(tl.int64) * slots + at, mask=is_read[:, None], other=0)
+            some = tl.load(keys + at * keys_slot + d[None, :], mask=is_read[:, None], other=0.0)
             read = tl.load(
-                values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0
+                values + at * values_slot + d[None, :], mask=is_read[:, None], other=0.0
             )  # in flight while scores are summed
             scores = tl.sum(some.to(tl.float32) * q[None, :], 1) - slope * (n - j).to(tl.float32)
-            scores = tl.where(seen, scores, float("-inf"))
+            scores = tl.where(is_read, scores, float("-inf"))
             higher = tl.maximum(most, tl.max(scores, 0))
             weights = tl.exp(scores - higher)
-            kept = tl.exp(most - higher)
-            context = context * kept + tl.sum(weights[:, None] * read.to(tl.float32), 0)
-            total = total * kept + tl.sum(weights, 0)
+            decay = tl.exp(most - higher)
+            context = context * decay + tl.sum(weights[:, None] * read.to(tl.float32), 0)
+            total = total * decay + tl.sum(weights, 0)
             most = higher
         if SPLITS == 1:
             context = tl.where(n + 1 < slots, context / total, float("nan"))

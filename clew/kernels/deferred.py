@@ -52,7 +52,7 @@ class Deferred(Tensor):
         new.plan, new.result = plan, None
         return new
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         """Do nothing: `__new__` sets everything."""
 
     def numbers(self) -> Tensor:

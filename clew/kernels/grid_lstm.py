@@ -112,9 +112,9 @@ class GridLSTMWalk(torch.autograd.Function):
                 *_, d_hidden_before, d_cell_before = steps[number - 1]
                 d_neighbours = torch.bmm(da_here, weight).unflatten(2, (2, dim))  # (readers, rows, neighbours, dim)
                 d_kept = d_cell[:, :, None] * f_here
-                for side, (here, there) in enumerate(neighbours_of(ctx.sizes, number, ctx.width, ctx.batch)):
-                    d_hidden_before[:, there].add_(d_neighbours[:, here, side])
-                    d_cell_before[:, there].add_(d_kept[:, here, side])
+                for side, (here, neighbours) in enumerate(neighbours_of(ctx.sizes, number, ctx.width, ctx.batch)):
+                    d_hidden_before[:, neighbours].add_(d_neighbours[:, here, side])
+                    d_cell_before[:, neighbours].add_(d_kept[:, here, side])
         d_weight = da.flatten(2).mT @ before[:, :, HIDDEN].flatten(2)
         return None, d_weight, *da.flatten(2).unflatten(1, (ctx.cells, ctx.batch)).unbind(0)
 

@@ -118,9 +118,9 @@ if triton is not None:
             # A block of padding may precede a real place; both maxima are then -inf, and their difference would be NaN.
             shift = tl.where(higher == float("-inf"), 0.0, higher)
             weights = tl.exp(scores - shift[:, None])
-            kept = tl.exp(most - shift)
-            context = tl.dot(weights, v.to(tl.float32), context * kept[:, None], input_precision=SUMMED)
-            total = total * kept + tl.sum(weights, 1)
+            decay = tl.exp(most - shift)
+            context = tl.dot(weights, v.to(tl.float32), context * decay[:, None], input_precision=SUMMED)
+            total = total * decay + tl.sum(weights, 1)
             most = higher
-        there = out + (sentence * queries + i) * heads * DIM + head * DIM + d
-        tl.store(there, (context / total[:, None]).to(out.dtype.element_ty), mask=i < queries)
+        target = out + (sentence * queries + i) * heads * DIM + head * DIM + d
+        tl.store(target, (context / total[:, None]).to(out.dtype.element_ty), mask=i < queries)

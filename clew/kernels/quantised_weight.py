@@ -125,8 +125,8 @@ def deep_copy(weight: Any, memo: dict[int, Any]) -> Any:
     return copy
 
 
-def ask_gradients(weight: Any, wanted: bool = True) -> Any:
-    return refuse_change() if wanted else weight
+def ask_gradients(weight: Any, requires_grad: bool = True) -> Any:
+    return refuse_change() if requires_grad else weight
 
 
 def repr_weight(weight: Any, **_: Any) -> str:

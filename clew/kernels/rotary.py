@@ -58,6 +58,6 @@ if triton is not None:
         sin = tl.sin(angle).to(x.dtype.element_ty).to(tl.float32)
         place = x + row * x_batch + head * x_head + k
         left, right = tl.load(place).to(tl.float32), tl.load(place + HALF).to(tl.float32)
-        there = out + (row * heads + head) * 2 * HALF + k
-        tl.store(there, (left * cos - right * sin).to(out.dtype.element_ty))
-        tl.store(there + HALF, (right * cos + left * sin).to(out.dtype.element_ty))
+        target = out + (row * heads + head) * 2 * HALF + k
+        tl.store(target, (left * cos - right * sin).to(out.dtype.element_ty))
+        tl.store(target + HALF, (right * cos + left * sin).to(out.dtype.element_ty))

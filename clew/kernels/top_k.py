@@ -44,13 +44,13 @@ def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_typ
     values = torch.empty(*x.shape[:-1], k, dtype=x.dtype if normaliser is None else torch.float32, device=x.device)
     indices = torch.empty(values.shape, dtype=torch.long, device=x.device)
     block = WIDE if rows * triton.cdiv(width, WIDE) >= PROGRAMS else NARROW
-    splits, kept = triton.cdiv(width, block), triton.next_power_of_2(k)
+    splits, padded_k = triton.cdiv(width, block), triton.next_power_of_2(k)
     parts = torch.empty(rows, splits, k, dtype=torch.long, device=x.device) if splits > 1 else indices
     most, total = (values, values) if normaliser is None else normaliser[:2]
     count = 1 if normaliser is None else most.shape[1]
     options = {
         "K": k,
-        "KEPT": kept,
+        "KEPT": padded_k,
         "SUMS": triton.next_power_of_2(count),
         "NORMALISES": normaliser is not None,
         **launching(),

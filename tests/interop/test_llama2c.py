@@ -194,6 +194,6 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
         with pytest.raises(UserError, match=complaint):
             import_checkpoint(path, tmp_path / "run")
     beside.unlink()
-    with pytest.raises(UserError, match="tokenizer.bin is missing; put the checkpoint's tokenizer beside it, under"):
+    with pytest.raises(UserError, match="tokenizer.bin is missing; put the checkpoint's tokenizer there, under"):
         import_checkpoint(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -101,9 +101,11 @@ class Fields:
         value = self.values.get(name)
         if value is None:
             value = supported[0] if default is MISSING else default
-        if not any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in supported):
-            known = " or ".join(shown(each) for each in supported)
-            raise UserError(f"{self.path}: {name} is {shown(value)}; clew supports only {known} for this architecture")
+        if not any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in supported):
+            supported_text = " or ".join(shown(each) for each in supported)
+            raise UserError(
+                f"{self.path}: {name} is {shown(value)}; clew supports only {supported_text} for this architecture"
+            )
         return value
 
     def choose(self, name: str, table: Mapping[str, str], default: str) -> str:

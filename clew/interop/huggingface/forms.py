@@ -1,4 +1,4 @@
-"""The files of each task in a folder of `transformers`, whatever the architecture: FORMS, by clew's name of the
+"""The files of each task in a folder of `transformers`, for all architectures: FORMS, by clew's name of the
 task."""
 
 from collections.abc import Callable
@@ -55,8 +55,8 @@ tags = [
 """
 
 
-def lines(call: str, shown: str, run: Run, name: str) -> str:
-    return READ.format(name=name, call=call, shown=shown)
+def lines(call: str, printed: str, run: Run, name: str) -> str:
+    return READ.format(name=name, call=call, shown=printed)
 
 
 def tag_lines(run: Run, name: str) -> str:

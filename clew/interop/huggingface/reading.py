@@ -52,15 +52,17 @@ def read_huggingface(path: Path) -> Imported:
 
     def fill(config: Any, tensors: dict[str, Any]) -> list[str]:
         entries = architecture.all_entries(config.model, config.task)
-        left = check_all_used(checkpoint.files, entries, (*architecture.leftovers, *architecture.spare), str(folder))
+        leftover = check_all_used(
+            checkpoint.files, entries, (*architecture.leftovers, *architecture.spare), str(folder)
+        )
         read_tensors_into(entries, tensors, checkpoint.shapes, checkpoint.read, str(folder))
-        check_copies(checkpoint, architecture, set(left))
+        check_copies(checkpoint, architecture, set(leftover))
         filled = {ours for entry in entries for ours in entry.ours}
         for ours in set(tensors) - filled:
             assert any(re.fullmatch(pattern, ours) for pattern in architecture.added), ours
             if ours == BIAS:
                 tensors[ours].zero_()
-        unused = [each for each in left if any(re.fullmatch(pattern, each) for pattern in architecture.spare)]
+        unused = [each for each in leftover if any(re.fullmatch(pattern, each) for pattern in architecture.spare)]
         return [f"tensors that {name} does not use: {', '.join(unused)}"] if unused else []
 
     return Imported(name, settings, vocabularies, fill, notes, pairs=form.pairs, num_values=checkpoint.num_values)
@@ -81,9 +83,9 @@ def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
     for architecture in ARCHITECTURES:
         if name in architecture.names:
             return str(name), architecture
-    known = few_of(sorted(name for architecture in ARCHITECTURES for name in architecture.names), 200)
+    known_names = few_of(sorted(name for architecture in ARCHITECTURES for name in architecture.names), 200)
     theirs = shortened(shown(names[0] if names else None), 70)
-    raise UserError(f"{checkpoint.config.path}: clew does not know the architecture {theirs}; it knows {known}")
+    raise UserError(f"{checkpoint.config.path}: clew does not know the architecture {theirs}; it knows {known_names}")
 
 
 def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:

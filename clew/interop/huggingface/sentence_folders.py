@@ -107,7 +107,7 @@ def write_sentence_files(folder: Path, task: Any, dim: int, longest: int | None)
     write_json(folder / MODULES, modules)
     for path in paths[1:]:
         (folder / path).mkdir()
-    flags = {flag: known == mode for flag, known in FLAGS.items()}
+    flags = {flag: pooling_mode == mode for flag, pooling_mode in FLAGS.items()}
     write_json(folder / paths[1] / CONFIG, {"word_embedding_dimension": dim, **flags})
     if longest is not None:
         write_json(folder / OPTIONS[0], {"max_seq_length": longest, "do_lower_case": False})

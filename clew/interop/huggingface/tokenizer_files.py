@@ -43,9 +43,10 @@ def read_tokenizer(folder: Path, model_type: str) -> Tokenizer:
     for names, build in VOCABULARY_FILES:
         if all((folder / name).is_file() for name in names):
             return Tokenizer(build([inside(folder, name, folder) for name in names], options, model_type))
-    known = ", ".join([FILE, *(" with ".join(names) for names, _ in VOCABULARY_FILES)])
+    known_files = ", ".join([FILE, *(" with ".join(names) for names, _ in VOCABULARY_FILES)])
     raise UserError(
-        f"{folder} has no tokenizer, which a run needs to read texts; clew reads {known}: save one beside the model"
+        f"{folder} has no tokenizer, which a run needs to read texts; clew reads {known_files}: save one in the same"
+        " folder"
     )
 
 

@@ -30,7 +30,7 @@ class Sums(NamedTuple):
 
 
 def sums_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> Sums:
-    """Write the backward pass as sums; `outputs` are pairs of an output and the leaf that stands for its error."""
+    """Write the backward pass as sums; `outputs` are pairs of an output and the leaf that represents its error."""
     errors = {node: error for node, error in errors_of(graph, outputs).items() if node.is_leaf}
     needed = [node for node in errors if node.name in ("product", "state")]
     order = in_order(errors[node] for node in needed)

@@ -282,24 +282,24 @@ class _Walk(torch.autograd.Function):
             else fed[:, 1:, :width].clone(memory_format=torch.contiguous_format)
         )
         if keeps:
-            kept = {
+            saved = {
                 name: values[name]
                 for name in program.backward
                 if name in values and name not in ("weight", "batch", "length")
             }
-            ctx.save_for_backward(weight, *kept.values())
-            ctx.names, ctx.plan, ctx.number, ctx.counts, ctx.shapes = list(kept), plan, number, counts, (batch, length)
+            ctx.save_for_backward(weight, *saved.values())
+            ctx.names, ctx.plan, ctx.number, ctx.counts, ctx.shapes = list(saved), plan, number, counts, (batch, length)
             ctx.sides = [each.dim() for each in fixed]
         return y, *lasts
 
     @staticmethod
     @first_derivative
     def backward(ctx: Any, of_y: Tensor, *of_lasts: Tensor) -> Any:
-        weight, *kept = ctx.saved_tensors
+        weight, *saved = ctx.saved_tensors
         plan, (batch, length) = ctx.plan, ctx.shapes
         sizes, program = plan.sizes, plan.program
         width, padded, num_products = sizes.width, sizes.padded, len(weight)
-        values: dict[str, Any] = {**dict(zip(ctx.names, kept, strict=True)), "batch": batch, "length": length}
+        values: dict[str, Any] = {**dict(zip(ctx.names, saved, strict=True)), "batch": batch, "length": length}
         values["weight"] = aligned(weight.permute(2, 0, 1).reshape(padded, -1))
         errors = values["errors"] = unwritten((batch, length, num_products, padded), weight, ctx.number)
         values["of_outputs"] = of_y.to(ctx.number).contiguous()

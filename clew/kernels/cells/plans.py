@@ -126,32 +126,32 @@ def _reached(
 ) -> tuple[set[Node], set[Node]]:
     """Return the nodes to store at each step so that the targets can be computed for all steps at once, and the leaves
     and `ends` on which they also depend. `atoms` are never recomputed."""
-    kept, bottom, seen, ends = set[Node](), set[Node](), set[Node](), set(ends)
+    stored, bottom, visited, ends = set[Node](), set[Node](), set[Node](), set(ends)
     stack = list(targets)
     while stack:
         node = stack.pop()
-        if node in seen:
+        if node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         if node in ends or not node.arguments:
             bottom.add(node)
             if node.name == "product":
-                kept.add(node)
+                stored.add(node)
         elif node in in_steps and (node in atoms or node.name not in CHEAP):
-            kept.add(node)
+            stored.add(node)
         else:
             stack += node.arguments
-    return kept, bottom
+    return stored, bottom
 
 
 def _instructions(
-    order: Sequence[Node], moving: set[Node], added: dict[Node, Node], kept: set[Node], carried: Sequence[Node]
+    order: Sequence[Node], moving: set[Node], added: dict[Node, Node], stored: set[Node], carried: Sequence[Node]
 ) -> list[Instruction]:
     """List the operations of a step after its products."""
     sums = set(added.values())
     nodes = [node for node in order if node in moving and node.arguments and node not in sums]
     uses = Counter(argument for node in nodes for argument in node.arguments)
-    uses.update([*carried, *kept])
+    uses.update([*carried, *stored])
     fused: set[Node] = set()  # elementwise products that are only added: one fused operation
     for node in nodes:
         if node.name in ("add", "subtract"):
@@ -178,7 +178,7 @@ def _instructions(
 def _placed(
     instructions: Sequence[Instruction],
     added: dict[Node, Node],
-    kept: set[Node],
+    stored: set[Node],
     carried: Sequence[Node],
     is_row: set[Node],
 ) -> dict[Node, Node]:
@@ -195,11 +195,13 @@ def _placed(
         if result in carried or function is _mean:
             continue
         for argument in arguments:
-            free = argument in written and last[argument] == place and argument not in kept and argument not in carried
+            free = (
+                argument in written and last[argument] == place and argument not in stored and argument not in carried
+            )
             if (
                 free
                 and (argument in is_row) == (result in is_row)
-                and (result not in kept or owner.get(argument, argument) in is_sum)
+                and (result not in stored or owner.get(argument, argument) in is_sum)
             ):
                 placed[result] = owner[result] = owner.get(argument, argument)
                 break
@@ -224,7 +226,7 @@ def _back(graph: Graph, sums: Sums) -> list[Instruction]:
 
 
 def error_of(graph: Graph, leaf: Node) -> Node:
-    """Return the leaf that stands for the error of a product, or of a state before the step."""
+    """Return the leaf that represents the error of a product, or of a state before the step."""
     return graph.leaf(f"error of {leaf.name}", *map(int, leaf.place))
 
 

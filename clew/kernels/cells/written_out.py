@@ -273,9 +273,9 @@ class _Walk(torch.autograd.Function):
         counts: tuple[int, int, int],
         owners: Sequence[int],
         real: Tensor | None,
-        *given: Tensor,
+        *flat: Tensor,
     ) -> Any:
-        tensors = _parted(given, counts)
+        tensors = _parted(flat, counts)
         ahead = _Ahead(plan, length, owners, tensors, real)
         ahead.run()
         if any(ctx.needs_input_grad):
@@ -283,7 +283,7 @@ class _Walk(torch.autograd.Function):
             rest = *tensors.fixed, *tensors.weights, *ahead.states
             ctx.save_for_backward(real, *inputs, *rest, *ahead.kept.values())
             ctx.plan, ctx.length, ctx.counts, ctx.owners, ctx.names = plan, length, counts, owners, list(ahead.kept)
-            ctx.num_saved, ctx.blocks = counts[0] + len(rest), [x.shape[2] // ahead.width for x in given[: counts[0]]]
+            ctx.num_saved, ctx.blocks = counts[0] + len(rest), [x.shape[2] // ahead.width for x in flat[: counts[0]]]
         # Copies, since users cannot overwrite outputs that are views of each other.
         return ahead.output().clone(memory_format=torch.contiguous_format), *(
             state[-1].clone() for state in ahead.states
@@ -293,10 +293,10 @@ class _Walk(torch.autograd.Function):
     @first_derivative
     def backward(ctx: Any, of_y: Tensor, *of_last: Tensor) -> Any:
         real, *saved = ctx.saved_tensors
-        tensors, kept = _parted(saved[: ctx.num_saved], ctx.counts), saved[ctx.num_saved :]
+        tensors, stored = _parted(saved[: ctx.num_saved], ctx.counts), saved[ctx.num_saved :]
         states = tensors.states  # at all steps
         tensors = tensors._replace(states=[state[0] for state in states])
-        values = dict(zip(ctx.names, kept, strict=True))
+        values = dict(zip(ctx.names, stored, strict=True))
         back = _Back(
             ctx.plan, ctx.length, ctx.owners, tensors, real, states=states, kept=values, of_y=of_y, of_last=of_last
         )
