@@ -34,9 +34,9 @@ def profile_call(call: Call, device: torch.device, wait: Callable[[], None], mos
         (kernel_time_of(event, on_gpu) for event in profiler.key_averages() if is_kernel(event, on_gpu)),
         key=lambda each: -each.seconds,
     )
-    others = times[most:]
+    rest = times[most:]
     return times[:most] + (
-        [KernelTime("others", sum(x.runs for x in others), sum(x.seconds for x in others))] if others else []
+        [KernelTime("others", sum(x.runs for x in rest), sum(x.seconds for x in rest))] if rest else []
     )
 
 

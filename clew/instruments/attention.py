@@ -102,9 +102,9 @@ def foreign_maps(model: AnyModule, reading: Reading, kind: str) -> list[LayerMap
     return [LayerMaps(each.layer, each.weights.float().cpu().numpy()) for each in layers]
 
 
-def as_maps(seen: Tensor) -> Tensor:
+def as_maps(recorded: Tensor) -> Tensor:
     """Return (heads, query, key) of one row; a loop over time records (batch, length, heads, 1, key)."""
-    return seen[0, :, :, 0].transpose(0, 1) if seen.ndim == 5 else seen[0]
+    return recorded[0, :, :, 0].transpose(0, 1) if recorded.ndim == 5 else recorded[0]
 
 
 def habits(weights: np.ndarray) -> Habits:
@@ -320,8 +320,8 @@ def habit_table(
             ]
             rows.append((name, "off" if name in off else "on", *values))
         if layer.layer.num_pruned:
-            gone = f"{counted(layer.layer.num_pruned, 'head')} pruned"
-            rows.append((f"layer {layer.layer.name}", gone, *[None] * (len(header) - 2)))
+            pruned = f"{counted(layer.layer.num_pruned, 'head')} pruned"
+            rows.append((f"layer {layer.layer.name}", pruned, *[None] * (len(header) - 2)))
     return Table(header, rows, "Where heads look", keys=1)
 
 

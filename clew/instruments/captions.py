@@ -55,15 +55,15 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
     model_input = ModelInput(options.text, options.target, boxes=options.boxes, phrases=options.phrases)
     sentences: list[SentenceLooks] = subject.offers.looks(model_input, options.layer, subject.decoding)
     text = " ".join(sentence.text for sentence in sentences)
-    drawn = drawn_over(reader, picture_in(model_input, reader))
+    overlay = drawn_over(reader, picture_in(model_input, reader))
     single = len(sentences) == 1 and sentences[0].topic is None
     parts: list[Part] = []
     for sentence in sentences:
         names, weights = named_weights(sentence)
         title = "" if single else sentence.text
-        parts.append(Overlays(names=names, maps=[reader_map(reader, row) for row in weights], title=title, **drawn))
+        parts.append(Overlays(names=names, maps=[reader_map(reader, row) for row in weights], title=title, **overlay))
         parts.append(table(reader, names, weights))
-    facts: dict[str, Any] = {"picture": str(options.text), "caption": text, **places_facts(reader, drawn)}
+    facts: dict[str, Any] = {"picture": str(options.text), "caption": text, **places_facts(reader, overlay)}
     if single:
         facts |= sentence_facts(sentences[0])
     else:
@@ -112,8 +112,8 @@ def place_of(reader: InputReader, place: int) -> tuple[int, ...]:
     )
 
 
-def places_facts(reader: InputReader, drawn: dict[str, Any]) -> dict[str, Any]:
-    return {"grid": list(reader.grid)} if isinstance(reader, PictureReader) else {"regions": len(drawn["boxes"])}
+def places_facts(reader: InputReader, overlay: dict[str, Any]) -> dict[str, Any]:
+    return {"grid": list(reader.grid)} if isinstance(reader, PictureReader) else {"regions": len(overlay["boxes"])}
 
 
 def sentence_facts(sentence: SentenceLooks) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class CellOptions(TextOptions):
     units: tuple[int, ...] = Field(
         (), description="cells to colour the text by, from 1; by default those that change most"
     )
-    count: int = Field(4, ge=1, le=MOST_SHOWN, description="the number of cells, if none is named")
+    count: int = Field(4, ge=1, le=MOST_SHOWN, description="the number of cells, if none are named")
     of: Literal["cell", "hidden"] = Field("cell", description="cell: the layer's memory (c); hidden: its output (h)")
 
 
@@ -72,7 +72,7 @@ def look_at_cells(subjects: Sequence[Subject], options: CellOptions) -> View:
     values, layout = layer_values(reading, layer, options.of)
     check_units(options.units, values.shape[1], layer.name)
     units = options.units or tuple(liveliest(values, options.count))
-    shown = liveliest(values, MOST_SHOWN)
+    most_varied = liveliest(values, MOST_SHOWN)
     what = symbol(layer, options.of)
     joined = reading.is_by_character(written=layer.writes)
     bound = max(1.0, float(values.abs().max()) if values.numel() else 1.0)
@@ -80,29 +80,29 @@ def look_at_cells(subjects: Sequence[Subject], options: CellOptions) -> View:
     parts: list[Part] = over_places(
         layout, chosen_cells, what, low=-bound, high=bound, title="Cells", diverging=True, joined=joined
     )
-    parts.append(liveliest_map(values, layout, shown, what, bound))
+    parts.append(liveliest_map(values, layout, most_varied, what, bound))
     about = f"{what} of layer {layer.name}, one of {', '.join(each.name for each in recurrent_layers(subject.module))}"
     facts: dict[str, Any] = {
         "layer": layer.name,
         "of": what,
         "tokens": list(layout.names),
         "units": {str(unit): [round(value, 5) for value in values[:, unit - 1].tolist()] for unit in units},
-        "liveliest": shown,
+        "liveliest": most_varied,
     }
     return View(f"Cells of layer {layer.name}", parts, about, facts)
 
 
-def liveliest_map(values: Tensor, layout: Layout, shown: Sequence[int], what: str, bound: float) -> Part:
+def liveliest_map(values: Tensor, layout: Layout, units: Sequence[int], what: str, bound: float) -> Part:
     """Draw the cells that change most, one row each; for places in rows and columns, one small map each."""
-    title = f"The {len(shown)} cells that change most, of {values.shape[1]}"
-    chosen = values[:, torch.tensor(shown) - 1].T.numpy()
+    title = f"The {len(units)} cells that change most, of {values.shape[1]}"
+    chosen = values[:, torch.tensor(units) - 1].T.numpy()
     if layout.shape is not None:
         maps = [each.reshape(layout.shape) for each in chosen]
         rows = [slice(start, start + ABREAST) for start in range(0, len(maps), ABREAST)]
-        names = [", ".join(map(str, shown[row])) for row in rows]
+        names = [", ".join(map(str, units[row])) for row in rows]
         title = f"{title}: {what} from {-bound:.3g} to {bound:.3g}"
         return Grid([maps[row] for row in rows], names, [""] * min(ABREAST, len(maps)), title, high=bound, low=-bound)
-    names = [str(unit) for unit in shown]
+    names = [str(unit) for unit in units]
     column = layout.axis or layout.unit
     return Heatmap(
         chosen, names, layout.names, title, "cell", column, -bound, bound, diverging=True, label=what, keyed="rows"

@@ -50,9 +50,9 @@ def look_at_contextuality(subjects: Sequence[Subject], options: ContextualityOpt
         sentences = find_sentences(subject, options.corpus, options.sentences)
         levels = level_words(subject, sentences, options.pieces)
         measured[name] = [contextuality(level, sentences, options.least) for level in levels]
-        drawn = layer_of(options.layer, len(levels), subject)
+        layer = layer_of(options.layer, len(levels), subject)
         words = [word for sentence in sentences for word in sentence]
-        cones.append([cone(levels[drawn], words, f"{name}: {level_names(levels)[drawn]}"), histogram(levels, name)])
+        cones.append([cone(levels[layer], words, f"{name}: {level_names(levels)[layer]}"), histogram(levels, name)])
     parts: list[Part] = [measure_lines(measured, title, field) for title, field in MEASURES.items()]
     parts += [*(part for each in on_one_scale(cones) for part in each), table(measured)]
     about = (
@@ -86,11 +86,11 @@ def measure_lines(measured: dict[str, list[Contextuality]], title: str, field: s
 def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
     """Plot vectors along their first two principal directions, not centred, with the origin. A narrow cone lies to one
     side of it."""
-    drawn = random_rows(len(rows), DRAWN)
-    points, shares = principal_components(rows[drawn], centre=False)
+    chosen_rows = random_rows(len(rows), DRAWN)
+    points, shares = principal_components(rows[chosen_rows], centre=False)
     points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
     series = [Series("words", points[:, 0].tolist(), points[:, 1].tolist()), Series("origin", [0.0], [0.0])]
-    texts = [[words[place] for place in drawn.tolist()], ["the origin"]]
+    texts = [[words[place] for place in chosen_rows.tolist()], ["the origin"]]
     return Points(
         series, texts, "direction 1", "direction 2", f"the cone, {title}; the directions hold {two_shares(shares)}"
     )

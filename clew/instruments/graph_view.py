@@ -212,7 +212,7 @@ def look_at_graph(subjects: Sequence[Subject], options: GraphOptions) -> View:
         labels: dict[int, str] = {}
         with only_equations(), intervene(module, {path: labelling(labels, path) for path in taps_in(module)}):
             graph = trace(
-                lambda *given: module(*given, **kwargs),
+                lambda *inputs: module(*inputs, **kwargs),
                 *args,
                 names=names,
                 parameters=dict(module.named_parameters()),

@@ -65,8 +65,8 @@ def look_at_curves(subjects: Sequence[Subject], options: CurvesOptions) -> View:
 
 def series_of(name: str, run: Summary, measure: str) -> Series:
     """Return a run's line. A run without this measure has an empty line, so every run keeps its colour."""
-    drawn = thinned(Curve(*curve(run, measure)))
-    return Series(name if drawn.steps else f"{name} ({NONE})", drawn.steps, drawn.values)
+    thin_curve = thinned(Curve(*curve(run, measure)))
+    return Series(name if thin_curve.steps else f"{name} ({NONE})", thin_curve.steps, thin_curve.values)
 
 
 def best_table(summaries: Mapping[str, Summary]) -> Table:

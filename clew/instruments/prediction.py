@@ -44,8 +44,8 @@ def labels_of(judged: Judged, also: Sequence[str]) -> View:
     facts = {"labels": list(judged.labels), "probabilities": dict(ordered), "number": judged.number}
     if not ordered:
         return View("Prediction", [Note(str(judged))], "", facts)
-    shown = [*ordered[:MOST_BARS], *(pair for pair in ordered[MOST_BARS:] if pair[0] in also)]
-    names, values = zip(*shown, strict=True)
+    bars = [*ordered[:MOST_BARS], *(pair for pair in ordered[MOST_BARS:] if pair[0] in also)]
+    names, values = zip(*bars, strict=True)
     return View(f"Prediction: {judged}", [Bars(names, values, "probability", low=0.0, high=1.0)], "", facts)
 
 

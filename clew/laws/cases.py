@@ -169,7 +169,7 @@ class Case:
         cuts in each row."""
         middle = self.randint(0, length)
         first = [self.randint(0, length) for _ in range(batch)]
-        second = [self.randint(0, length - taken) for taken in first]
+        second = [self.randint(0, length - count) for count in first]
         rest = [length - a - b for a, b in zip(first, second, strict=True)]
         return {
             "step by step": [[1] * batch] * length,

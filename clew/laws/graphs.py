@@ -69,15 +69,15 @@ def what_a_node_sees(build: Build, sizes: Sizes) -> None:
         x = draw_nodes(case, 1).requires_grad_()
         hidden = hidden_of(case, x, [graph])[0]
         silent = False
-        for node, seen in enumerate(seen_by(case.module, graph)):
+        for node, visible in enumerate(seen_by(case.module, graph)):
             (gradient,) = torch.autograd.grad(hidden[node].sum(), x, retain_graph=True)
             for other, felt in enumerate((gradient[0] != 0).any(1).tolist()):
-                if felt and other not in seen:
+                if felt and other not in visible:
                     case.fail(
                         f"the vector of node {node} depends on the input of node {other}, which does not lead to it"
                         " within its reach"
                     )
-                silent = silent or (other in seen and not felt)
+                silent = silent or (other in visible and not felt)
         if not silent:
             return
     case.fail(
@@ -94,12 +94,12 @@ def seen_by(layer: Any, graph: Graph) -> list[set[int]]:
 
 
 def seen_along(graph: Graph, reach: int | None) -> list[set[int]]:
-    seen = [{node} for node in range(graph.num_nodes)]
+    visible = [{node} for node in range(graph.num_nodes)]
     for _ in range(graph.num_nodes if reach is None else reach):
-        before = [set(each) for each in seen]
+        before = [set(each) for each in visible]
         for source, target, _ in graph.edges:
-            seen[target] |= before[source]
-    return seen
+            visible[target] |= before[source]
+    return visible
 
 
 def hidden_of(case: Case, x: Tensor, graphs: list[Graph]) -> Tensor:

@@ -71,7 +71,7 @@ def check_state(case: Case, where: str, state: State) -> None:
 
 
 def purity(build: Build, sizes: Sizes) -> None:
-    """A call has no side effects: the same input gives the same output whatever was read in between, and arguments are
+    """A call has no side effects: the same input gives the same output for any reads in between, and arguments are
     not changed."""
     case = Case("purity", build, sizes).settle()
     x, more = case.draw(), case.draw(length=MORE)
@@ -281,12 +281,14 @@ def rewinding(build: Build, sizes: Sizes) -> None:
         for read in ([sizes.length] * sizes.batch, ragged):
             num_kept = [case.randint(0, n) for n in read]
             expected = case.read(*case.cut(first, [begun]), *case.cut(chunk, [num_kept]), more).rows
-            [tried] = case.cut(chunk, [read])
+            [rewound_chunk] = case.cut(chunk, [read])
             for capacity in (None, sizes.length + 2 * MORE, ROOM):
                 state = case.read(*case.cut(first, [begun]), state=case.start(sizes.batch, capacity)).state
                 place = mark(state)
-                _, state = case.module(tried.inputs, tried.mask, state)
-                state = rewind(case.module, place, state, tried.inputs, tried.mask, torch.tensor(num_kept))
+                _, state = case.module(rewound_chunk.inputs, rewound_chunk.mask, state)
+                state = rewind(
+                    case.module, place, state, rewound_chunk.inputs, rewound_chunk.mask, torch.tensor(num_kept)
+                )
                 follows = case.read(more, state=state).rows
                 what = f"y after {num_kept} of {read} positions were kept, with capacity {capacity}"
                 case.same_rows(what, [row[-MORE:] for row in expected], follows)

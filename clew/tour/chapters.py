@@ -29,7 +29,7 @@ def meet(models: Models) -> Finding:
     both = {"LSTM": models.lstm, "GPT": models.gpt}
     measures = {"train.loss": "Training loss", "valid.loss": "Loss on unseen text"}
     curves = look(list(both.values()), "curves", {"measures": list(measures)})
-    drawn = [
+    loss_curves = [
         Lines(
             [replace(one, name=name) for one, name in zip(part.series, both, strict=True)],
             "step",
@@ -41,7 +41,7 @@ def meet(models: Models) -> Finding:
     ]
     bits = {name: models.scores[name]["valid.bits_per_character"] for name in ("lstm", "gpt")}
     rows = [(name, f"{parameters_of(run.task):,}", f"{bits[name.lower()]:.3f}") for name, run in both.items()]
-    parts: list[Part] = [Table(("model", "parameters", "bits per character, unseen text"), rows), *drawn]
+    parts: list[Part] = [Table(("model", "parameters", "bits per character, unseen text"), rows), *loss_curves]
     for name, run in both.items():
         text = (
             "ROMEO:"

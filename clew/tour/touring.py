@@ -56,8 +56,8 @@ def take_tour(
             report(f"[{number}/{len(chosen)}] {name}: already complete")
         report(f"  {finding.found}")
         findings[name] = finding
-    shown = {**before, **findings}
-    write_text(page, report_html({name: shown[name] for name in stops() if name in shown}, scale, seed))
+    reported = {**before, **findings}
+    write_text(page, report_html({name: reported[name] for name in stops() if name in reported}, scale, seed))
     return findings
 
 

@@ -19,7 +19,7 @@ def has_corpus_text(subject: Subject) -> bool:
 def own_text(subject: Subject, part: str, characters: int) -> str:
     """Return the first characters of a part of the subject's corpus, at most `characters`."""
     if subject.run is None:
-        raise UserError(f"{subject.name} is a module and has no text of its own; pass one as text=")
+        raise UserError(f"{subject.name} is a module without its own text; pass one as text=")
     return corpus_text(subject.run, part, characters)
 
 

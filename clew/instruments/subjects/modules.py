@@ -234,9 +234,9 @@ class ExplainedModule(Explained):
     def vectors(self, inputs: Any = None) -> Tensor:
         if self.embedding is None:
             return flatten_places(self.inputs.value)
-        with torch.no_grad(), record(self.module, self.embedding) as seen:
+        with torch.no_grad(), record(self.module, self.embedding) as recorded:
             self.score(self.inputs)
-        return flatten_places(seen[self.embedding])
+        return flatten_places(recorded[self.embedding])
 
     def of_vectors(self, x: Tensor) -> Tensor:
         return torch.cat([self.of_row(row) for row in x])

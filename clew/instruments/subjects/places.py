@@ -29,21 +29,28 @@ def look_at_places(subjects: Sequence[Subject], options: PlaceOptions) -> View:
     places = find_places(subject.module, [options.pattern or "*"])
     if not options.pattern:
         places = {path: module for path, module in places.items() if isinstance(module, Tap)}
-    seen: dict[str, list[Tensor]] = {}
+    values_by_path: dict[str, list[Tensor]] = {}
     if places and (options.text or subject.has_inputs):
         reading = read(subject, options.text, options.target, into=options.into)
         with record(subject.module, *places) as recording:
             reading.hidden()
-        seen = recording.seen
-    rows = [(path, kind_of(module), *(describe_calls(seen[path]) if seen else ())) for path, module in places.items()]
-    header = ("path", "shows", *(("shape", "minimum", "mean", "maximum") if seen else ()))
+        values_by_path = recording.seen
+    rows = [
+        (path, kind_of(module), *(describe_calls(values_by_path[path]) if values_by_path else ()))
+        for path, module in places.items()
+    ]
+    header = ("path", "shows", *(("shape", "minimum", "mean", "maximum") if values_by_path else ()))
     parts: list[Part] = [Table(header, rows, "Places")]
     if not rows:
         parts = [Note("This model has no taps; pattern=* lists its modules, each of which shows its output.")]
-    about = f"{len(rows)} places" + ("" if seen else "; with a text also their shapes and values")
+    about = f"{len(rows)} places" + ("" if values_by_path else "; with a text also their shapes and values")
     facts: dict[str, Any] = {
         "places": [
-            {"path": path, "shows": kind_of(module), "shapes": [list(each.shape) for each in seen.get(path, [])]}
+            {
+                "path": path,
+                "shows": kind_of(module),
+                "shapes": [list(each.shape) for each in values_by_path.get(path, [])],
+            }
             for path, module in places.items()
         ]
     }

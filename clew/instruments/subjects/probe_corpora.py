@@ -74,7 +74,7 @@ def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
         )
     if tags or not isinstance(content, (LabelTable, Trees)):
         able = ", ".join(
-            other for other, there in CORPORA.items() if isinstance(there.content, (Tagged, LabelTable, Trees))
+            other for other, candidate in CORPORA.items() if isinstance(candidate.content, (Tagged, LabelTable, Trees))
         )
         raise UserError(
             f"a probe predicts tags of words or labels of texts, and {name} holds {content.kind}; use one of {able}"

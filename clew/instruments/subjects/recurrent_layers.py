@@ -56,18 +56,18 @@ class RecurrentLayer(NamedTuple):
         """Return the place of its `cell` state (c, or h if there is no c) or its `hidden` state."""
         return self.memory if of == "cell" and self.memory is not None else self.hidden
 
-    def values(self, seen: Tensor) -> Tensor:
+    def values(self, recorded: Tensor) -> Tensor:
         """Return the values of a tap for one row (places, units): for a grid row by row, for a graph those of the last
         round."""
-        row = seen[0].float().cpu()
+        row = recorded[0].float().cpu()
         if isinstance(self.cell, GridCell):
             return row.flatten(0, 1)
         return row[-1] if isinstance(self.cell, GraphLSTM) and row.dim() == 3 else row
 
-    def layout(self, reading: Reading, seen: Tensor) -> Layout:
+    def layout(self, reading: Reading, recorded: Tensor) -> Layout:
         """Return the layout of the places that it reads or writes; grid layers may join places."""
         read = reading.written_places if self.writes else reading.places
-        if isinstance(self.cell, GridCell) and read.shape != (shape := (seen.shape[1], seen.shape[2])):
+        if isinstance(self.cell, GridCell) and read.shape != (shape := (recorded.shape[1], recorded.shape[2])):
             names = tuple(
                 f"row {row + 1}, column {column + 1}" for row in range(shape[0]) for column in range(shape[1])
             )

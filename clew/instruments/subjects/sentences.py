@@ -65,9 +65,7 @@ def corpus_lines(name: str) -> Iterator[str]:
 
 def own_texts(subject: Subject) -> Iterator[str]:
     if subject.run is None:
-        raise UserError(
-            f"{subject.name} is a module and has no data of its own; name a corpus, such as corpus=ewt-sample"
-        )
+        raise UserError(f"{subject.name} is a module without its own data; name a corpus, such as corpus=ewt-sample")
     return own_lines(subject.run)
 
 

@@ -512,7 +512,7 @@ class Counts(nn.Module):
             "task",
             "cka",
             {"corpus": "own"},
-            "LanguageModel is a module and has no data of its own; name a corpus",
+            "LanguageModel is a module without its own data; name a corpus",
         ),
     ],
 )
