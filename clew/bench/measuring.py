@@ -22,7 +22,7 @@ rooflines = cache(measure_roofline)
 """The roofline of each device and dtype, measured once per process."""
 
 
-def measure(
+def measure_workload(
     workload: Workload,
     setting: Setting,
     *,

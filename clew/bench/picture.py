@@ -6,7 +6,7 @@ from clew.bench.results import Result
 from clew.drawing.views import Bars, Table, View
 
 
-def view_of(results: Sequence[Result], machine: str) -> View:
+def draw_results(results: Sequence[Result], machine: str) -> View:
     ratios = [(f"{result.workload}, {peer}", each.value) for result in results for peer, each in result.ratios.items()]
     bars = Bars(
         [name for name, _ in ratios],

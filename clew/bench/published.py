@@ -63,15 +63,15 @@ def marian_model(sizes: dict[str, int]) -> Any:
 
 def gpt2_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
     """Decode greedily with a static cache, which transformers compiles on CUDA."""
-    return continuation(gpt2_model(sizes), prompt, max_new, dtype)
+    return generate_published(gpt2_model(sizes), prompt, max_new, dtype)
 
 
 def llama_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
     """Decode greedily with a static cache, which transformers compiles on CUDA."""
-    return continuation(llama_model(sizes), prompt, max_new, dtype)
+    return generate_published(llama_model(sizes), prompt, max_new, dtype)
 
 
-def continuation(model: Any, prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
+def generate_published(model: Any, prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
     return generation(model.to(prompt.device, dtype), prompt, max_new_tokens=max_new, cache_implementation="static")
 
 

@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.bench.measuring import measure
-    from clew.bench.picture import view_of
+    from clew.bench.measuring import measure_workload
+    from clew.bench.picture import draw_results
     from clew.bench.recorded import RECORDED, better, read_recorded, regressions, write_recorded
 
     if options.check and is_workload(options.check) and not Path(options.check).exists():
@@ -81,10 +81,10 @@ def run(options: argparse.Namespace) -> int:
     results, found_regressions = [], []
     for workload in fitting(names, bool(options.names), setting.device.type):
         say(f"{workload.name}: {workload.about}")
-        result = measure(workload, setting, profile=options.profile)
+        result = measure_workload(workload, setting, profile=options.profile)
         if recorded is not None and regressions(result, recorded):
             say(f"{workload.name} is above the recorded ratio; measuring again")
-            result = better(result, measure(workload, setting, profile=options.profile), recorded)
+            result = better(result, measure_workload(workload, setting, profile=options.profile), recorded)
         results.append(result)
         show(result, machine, options.json)
         if recorded is not None:
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         write_recorded(Path(options.record), results)
         say(f"wrote the ratios to {options.record}")
     if options.plot is not None:
-        say(f"wrote the plot to {view_of(results, machine).save(options.plot)}")
+        say(f"wrote the plot to {draw_results(results, machine).save(options.plot)}")
     for regression in found_regressions:
         print(f"clew: {regression}", file=sys.stderr)
     return 1 if found_regressions else 0

@@ -72,7 +72,7 @@ def instruments(options: argparse.Namespace) -> dict[str, Any]:
 
 def run_on(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError, command
-    from clew.instruments.looking import check_fits, find_instrument, look, read_assignments
+    from clew.instruments.looking import check_instrument, find_instrument, look, read_assignments
     from clew.runs.folder.run_files import is_run
 
     if not options.words and is_run(Path(options.instrument)):
@@ -91,7 +91,7 @@ def run_on(options: argparse.Namespace) -> int:
         check_not_file(folder, runs)
         runs.append(load(options, folder))
     for each in runs:
-        check_fits(each, options.instrument)
+        check_instrument(each, options.instrument)
     if (text := text_of(options, runs)) is not None:
         values["text"] = text
     show(options, look(runs, options.instrument, values))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from clew.core.errors import UserError
-from clew.data.caching.parts import select_rows
+from clew.data.caching.parts import examples_at
 from clew.data.examples import Example
 from clew.data.splits import check_fraction
 
@@ -58,7 +58,7 @@ def split_examples(
     for number, name in enumerate(PARTS):
         members = np.flatnonzero(numbers == number)
         if name not in given and (len(members) or name == "train"):
-            cut[name] = train if len(members) == len(train) else select_rows(train, members)
+            cut[name] = train if len(members) == len(train) else examples_at(train, members)
     return {name: part for name in PARTS for part in [given.get(name, cut.get(name))] if part is not None}
 
 

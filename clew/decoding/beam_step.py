@@ -14,7 +14,7 @@ from clew.decoding.ends import constant
 from clew.decoding.ranking import Ranking
 from clew.decoding.stepper import Stepper, calm_steps, signature_of
 from clew.kernels import runs_equations
-from clew.kernels.beam_selection import beam_selection, is_supported
+from clew.kernels.beam_selection import beam_selection, supports_beam_selection
 
 EarlyStop = Literal["never", "likely", "full"]
 """Stopping rule of a search in which only the `beams` most probable candidates of a step may end, as in `transformers`.
@@ -133,7 +133,7 @@ class Search:
 
     def takes_kernel(self, own: Tensor) -> bool:
         is_plain = self.early_stop is None and not self.ranking.coverage_penalty and not self.is_watched
-        return is_plain and not runs_equations() and is_supported(own, self.width)
+        return is_plain and not runs_equations() and supports_beam_selection(own, self.width)
 
     def expand_by_kernel(self, own: Tensor, words: Tensor, frame: Frame) -> tuple[Frame, tuple[Tensor, ...]]:
         """Do the rest of `expand` in one kernel."""

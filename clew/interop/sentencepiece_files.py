@@ -159,7 +159,7 @@ def as_varint(value: int) -> bytes:
     return bytes([*encoded, value])
 
 
-def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
+def unigram_pieces(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
     """Return the contents of a unigram file for this tokenizer; None if converting them back does not give the same
     tokenizer."""
     about = json.loads(tokenizer.to_str())

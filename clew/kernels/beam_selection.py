@@ -46,7 +46,7 @@ class Selection(NamedTuple):
     goes_on: Tensor  # (sentences,)
 
 
-def is_supported(own: Tensor, width: int) -> bool:
+def supports_beam_selection(own: Tensor, width: int) -> bool:
     """Whether the kernel supports candidates of this dtype, number and device; gradients must be disabled."""
     if not own.is_cuda or triton is None or own.get_device() != torch.cuda.current_device():
         return False

@@ -47,7 +47,7 @@ LEAST_DOT = 16
 """The smallest side of a tensor core product."""
 
 
-def is_supported(x: Tensor, *tensors: Tensor) -> bool:
+def supports_cell_step(x: Tensor, *tensors: Tensor) -> bool:
     """Whether `cell_step` supports an input (rows, ..., dim), its state and weights."""
     if triton is None or torch.compiler.is_compiling() or not x.is_cuda or torch.is_autocast_enabled("cuda"):
         return False

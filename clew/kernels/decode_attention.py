@@ -35,7 +35,7 @@ LEAST_SPLIT = 64
 """The minimum number of slots of a part: joining parts costs another kernel."""
 
 
-def is_supported(x: Tensor, head_dim: int) -> bool:
+def supports_decode_attention(x: Tensor, head_dim: int) -> bool:
     """Whether the kernel supports the device of x and heads of this width; gradients must be disabled."""
     return x.is_cuda and triton is not None and not torch.is_grad_enabled() and head_dim in (16, 32, 64, 128, 256)
 

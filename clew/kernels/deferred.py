@@ -79,6 +79,6 @@ def computed(tree: Any) -> Any:
     return tree_map_only(Deferred, Deferred.numbers, tree)
 
 
-def plan_of(x: Any, kind: type) -> Any:
+def deferred_plan(x: Any, kind: type) -> Any:
     """Return the plan of x if it has this type and has not run, else None."""
     return x.plan if isinstance(x, Deferred) and x.result is None and isinstance(x.plan, kind) else None

@@ -20,10 +20,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from clew.kernels import vocabulary
-from clew.kernels.deferred import ABOUT, Deferred, computed, plan_of
+from clew.kernels.deferred import ABOUT, Deferred, computed, deferred_plan
 from clew.kernels.step_plans import MOST_DEPTH, LogSoftmax, ManyRows, Normed, Product, Sum, normed
 from clew.kernels.top_k import takes_topk, topk
-from clew.kernels.vocabulary import FLOATS, parts_of, rows_of
+from clew.kernels.vocabulary import FLOATS, flatten_rows, parts_of
 
 MOST_ROWS = 8
 ALIGNED = 8
@@ -127,7 +127,7 @@ class FewRows(TorchFunctionMode):
             return None
         shape = (*x.shape[:-1], len(weight))
         if rows <= MOST_ROWS:
-            before = plan_of(x, Normed) if x.shape[-1] <= MOST_DEPTH else None
+            before = deferred_plan(x, Normed) if x.shape[-1] <= MOST_DEPTH else None
             return self.defer(Product(before or computed(x), weight, bias), shape, x.dtype, x.device)
         is_odd = len(weight) % ALIGNED and len(weight) >= WIDE and x.dtype != torch.float32
         padded = self.aligned_weight(weight) if is_odd else weight
@@ -142,12 +142,12 @@ class FewRows(TorchFunctionMode):
 
     def activate(self, name: str, x: Tensor) -> Tensor | None:
         if (
-            (product := plan_of(x, Product)) is not None
+            (product := deferred_plan(x, Product)) is not None
             and product.activation == ""
             and product.factor is product.added is None
         ):
             return self.defer(product._replace(activation=name), x.shape, x.dtype, x.device)
-        product = plan_of(x, ManyRows)
+        product = deferred_plan(x, ManyRows)
         if product is None or name not in LIBRARY or product.bias is None or len(product.weight) != product.width:
             return None
         flat = torch._addmm_activation(
@@ -168,7 +168,7 @@ class FewRows(TorchFunctionMode):
         if not is_alike(left, right):
             return None
         for factor, x in ((left, right), (right, left)):
-            if (product := plan_of(x, Product)) is not None and product.factor is product.added is None:
+            if (product := deferred_plan(x, Product)) is not None and product.factor is product.added is None:
                 return self.defer(product._replace(factor=computed(factor)), x.shape, x.dtype, x.device)
         return None
 
@@ -176,7 +176,7 @@ class FewRows(TorchFunctionMode):
         if scale or not is_alike(left, right) or not self.fuses:
             return None
         for added, x in ((left, right), (right, left)):
-            if (product := plan_of(x, Product)) is not None and product.added is None:
+            if (product := deferred_plan(x, Product)) is not None and product.added is None:
                 return self.defer(product._replace(added=computed(added)), x.shape, x.dtype, x.device)
         return self.defer(Sum(computed(left), computed(right)), left.shape, left.dtype, left.device)
 
@@ -201,7 +201,7 @@ class FewRows(TorchFunctionMode):
     ) -> Tensor | None:
         if len(shape) != 1 or shape[0] > WIDEST_NORM or weight is None or weight.dtype != x.dtype or not is_plain(x):
             return None
-        if (summed := plan_of(x, Sum)) is not None and x.numel() // x.shape[-1] > MOST_ROWS:
+        if (summed := deferred_plan(x, Sum)) is not None and x.numel() // x.shape[-1] > MOST_ROWS:
             output, x.result = normed(Normed(summed.left, weight, bias, eps, centred), summed.right)  # type: ignore[attr-defined]
             return output
         return self.defer(Normed(computed(x), weight, bias, eps, centred), x.shape, x.dtype, x.device)
@@ -213,14 +213,14 @@ class FewRows(TorchFunctionMode):
 
     def select(self, x: Tensor, index: Any) -> Tensor | None:
         """Select rows: rows of a log-softmax are the log-softmax of the selected rows."""
-        plan = plan_of(x, LogSoftmax)
+        plan = deferred_plan(x, LogSoftmax)
         index = index if isinstance(index, tuple) else (index,)
         if plan is None or len(index) >= x.dim() or not all(isinstance(part, (int, slice)) for part in index):
             return None
         return self.log_softmax(plan.logits[index], dtype=torch.float32)
 
     def view(self, x: Tensor, *shape: Any) -> Tensor | None:
-        plan = plan_of(x, LogSoftmax)
+        plan = deferred_plan(x, LogSoftmax)
         if (
             plan is None
             or not plan.logits.is_contiguous()
@@ -233,15 +233,15 @@ class FewRows(TorchFunctionMode):
         """Return the first position of the largest entry of each row; 0 if all are NaN."""
         if dim != -1 or keepdim or x.dim() != 2 or not is_plain(x):
             return None
-        plan = plan_of(x, LogSoftmax)
+        plan = deferred_plan(x, LogSoftmax)
         if plan is None:
-            return None if x.dtype != torch.float32 else vocabulary.best(parts_of(rows_of(computed(x))))[0]
+            return None if x.dtype != torch.float32 else vocabulary.best(parts_of(flatten_rows(computed(x))))[0]
         plan.best = plan.best or vocabulary.best(plan.parts)
         token: Tensor = plan.best[0]
         return token
 
     def gather(self, x: Tensor, dim: int, index: Tensor) -> Tensor | None:
-        plan = plan_of(x, LogSoftmax)
+        plan = deferred_plan(x, LogSoftmax)
         if plan is None or x.dim() != 2 or dim not in (1, -1) or len(index) != len(x):
             return None
         index = computed(index)
@@ -251,10 +251,10 @@ class FewRows(TorchFunctionMode):
             and index.shape[1] == index.stride(0) == 1
         ):
             return plan.best[1][:, None]  # type: ignore[no-any-return]
-        return vocabulary.at(rows_of(plan.logits), plan.parts, index)
+        return vocabulary.at(flatten_rows(plan.logits), plan.parts, index)
 
     def topk(self, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-        plan = plan_of(x, LogSoftmax)
+        plan = deferred_plan(x, LogSoftmax)
         logits = computed(x) if plan is None else plan.logits
         if not takes_topk(logits, k, dim, largest, sorted):
             return None

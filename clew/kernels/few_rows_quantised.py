@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clew.kernels.few_rows import MOST_ROWS
 from clew.kernels.quantising import GROUP, Integers
-from clew.kernels.vocabulary import FLOATS, rows_of
+from clew.kernels.vocabulary import FLOATS, flatten_rows
 
 try:
     import triton
@@ -29,7 +29,7 @@ def is_for_few_rows(x: Tensor, weight: Integers) -> bool:
 
 
 def few_rows_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:
-    flat, codes = rows_of(x), weight.codes
+    flat, codes = flatten_rows(x), weight.codes
     rows, width = len(flat), len(codes)
     out = torch.empty(*x.shape[:-1], width, dtype=x.dtype, device=x.device)
     block = 4 if width <= 1536 else 8 if width <= 8192 else 16

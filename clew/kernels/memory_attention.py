@@ -35,7 +35,7 @@ PRECISIONS = {torch.float32: ("ieee", "ieee"), torch.bfloat16: ("tf32", "tf32x3"
 k loses nothing; the weights w are float32 and are multiplied in parts."""
 
 
-def is_supported(query: Tensor, keys: Tensor, values: Tensor) -> bool:
+def supports_memory_attention(query: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether the kernel supports these tensors and their device; gradients must be disabled."""
     return query.is_cuda and triton is not None and not torch.is_grad_enabled() and has_form(query, keys, values)
 

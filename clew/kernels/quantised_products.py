@@ -1,4 +1,4 @@
-"""x W^T + b with W in 8 or 4 bits. Only `product` decides how it is computed:
+"""x W^T + b with W in 8 or 4 bits. Only `quantised_product` decides how it is computed:
 
     anywhere            x (s Q)^T + b, where W is converted to float for the call
     x86 with VNNI       r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127:
@@ -76,7 +76,7 @@ def few_texts_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tenso
     return y.to(x.dtype).view(*x.shape[:-1], len(weight.scales))
 
 
-def product(x: Tensor, weight: Integers, bias: Tensor | None = None) -> Tensor:
+def quantised_product(x: Tensor, weight: Integers, bias: Tensor | None = None) -> Tensor:
     if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
         y: Tensor = Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return y

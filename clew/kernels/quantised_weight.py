@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from clew.core.errors import UserError
-from clew.kernels.quantised_products import product
+from clew.kernels.quantised_products import quantised_product
 from clew.kernels.quantising import Integers
 
 
@@ -88,7 +88,7 @@ def as_empty(value: Any) -> Any:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if isinstance(weight, QuantisedWeight) and not isinstance(x, QuantisedWeight):
-        return product(x, weight.integers, bias)
+        return quantised_product(x, weight.integers, bias)
     return F.linear(as_float(x), as_float(weight), bias)
 
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clew.core.masks import last_real, real_positions
-from clew.kernels.cell_step import cell_step, is_supported
+from clew.kernels.cell_step import cell_step, supports_cell_step
 from clew.kernels.deferred import Deferred
 
 CLOSED = -1e4
@@ -113,7 +113,7 @@ def _one_step(function: Callable[..., Any], x: Tensor, initial: Any, weights: tu
     """
     x = x.numbers() if isinstance(x, Deferred) else x
     state = initial if function is torch.lstm else (initial,)  # each (1, batch, dim)
-    if is_supported(x, *state, *weights):
+    if supports_cell_step(x, *state, *weights):
         new = cell_step(KINDS[function], x[:, 0], [part[0] for part in state], weights)
         return new[0][:, None], *(part[None] for part in new)
     if function is torch.lstm and not x.is_cuda:

@@ -17,7 +17,7 @@ except ImportError:  # CPU builds of torch come without it
     triton = None
 
 
-def is_supported(x: Tensor) -> bool:
+def supports_rotary(x: Tensor) -> bool:
     """Whether the kernel supports x, which must have one position per row: (batch, heads, 1, dim)."""
     half = x.shape[-1] // 2
     is_step = x.is_cuda and x.shape[2] == 1 and x.stride(3) == 1 and half & (half - 1) == 0

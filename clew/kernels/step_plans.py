@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clew.kernels import vocabulary
 from clew.kernels.ahead import launching
-from clew.kernels.vocabulary import Parts, parts_of, rows_of
+from clew.kernels.vocabulary import Parts, flatten_rows, parts_of
 
 try:
     import triton
@@ -114,7 +114,7 @@ class LogSoftmax:
     @property
     def parts(self) -> Parts:
         if self._parts is None:
-            self._parts = parts_of(rows_of(self.logits))
+            self._parts = parts_of(flatten_rows(self.logits))
         return self._parts
 
     def run(self) -> Tensor:
@@ -130,13 +130,13 @@ def few_rows_linear(
     added: Tensor | None = None,
 ) -> Tensor:
     norm, x = (x, x.x) if isinstance(x, Normed) else (None, x)
-    flat = rows_of(x)
+    flat = flatten_rows(x)
     rows, depth = flat.shape
     width = len(weight)
     out = torch.empty(*x.shape[:-1], width, dtype=x.dtype, device=x.device)
     step = triton.next_power_of_2(depth)
     block = 16 if width > 8192 else 4
-    extras = [None if part is None else rows_of(part) for part in (factor, added)]
+    extras = [None if part is None else flatten_rows(part) for part in (factor, added)]
     scales = (None, None) if norm is None else (norm.weight, norm.bias)
     _linear[(triton.cdiv(width, block),)](
         flat, weight, *(weight if part is None else part for part in (bias, *scales, *extras)), out,
@@ -153,9 +153,9 @@ def few_rows_linear(
 def normed(norm: Normed, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return norm(x + added) and the sum."""
     x, weight, bias, eps, centred = norm
-    flat = rows_of(x)
+    flat = flatten_rows(x)
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    other = flat if added is None else rows_of(added)
+    other = flat if added is None else flatten_rows(added)
     total = x if added is None else torch.empty_like(out)
     width = triton.next_power_of_2(flat.shape[1])
     _norm[(len(flat),)](

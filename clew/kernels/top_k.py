@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clew.kernels.ahead import launching
-from clew.kernels.vocabulary import FLOATS, PROGRAMS, Parts, rows_of
+from clew.kernels.vocabulary import FLOATS, PROGRAMS, Parts, flatten_rows
 
 try:
     import triton
@@ -39,7 +39,7 @@ def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: b
 def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_types.topk:
     """Return the k largest entries along the last axis, best first; the first of equal entries wins, and NaN is
     largest. With a `normaliser` the values are those of log softmax(x), in float32."""
-    flat = rows_of(x)
+    flat = flatten_rows(x)
     rows, width = flat.shape
     values = torch.empty(*x.shape[:-1], k, dtype=x.dtype if normaliser is None else torch.float32, device=x.device)
     indices = torch.empty(values.shape, dtype=torch.long, device=x.device)

@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     place: Tensor
 
 
-def rows_of(x: Tensor) -> Tensor:
+def flatten_rows(x: Tensor) -> Tensor:
     """Flatten x to (rows, width) with contiguous rows."""
     flat = x.reshape(-1, x.shape[-1])
     return flat if flat.stride(1) == 1 else flat.contiguous()
@@ -63,7 +63,7 @@ def parts_of(flat: Tensor) -> Parts:
 
 def log_softmax(x: Tensor, parts: Parts | None = None) -> Tensor:
     """Return the log-softmax along the last axis, in float32."""
-    flat = rows_of(x)
+    flat = flatten_rows(x)
     rows, width = flat.shape
     most, total, _ = parts or parts_of(flat)
     out = torch.empty(x.shape, dtype=torch.float32, device=x.device)

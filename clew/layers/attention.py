@@ -15,7 +15,7 @@ from clew.core.taps import Tap
 from clew.core.types import Memory, State
 from clew.kernels import choose
 from clew.kernels.attention_facts import facts_of
-from clew.kernels.decode_attention import is_supported
+from clew.kernels.decode_attention import supports_decode_attention
 from clew.kernels.dot_attention import kind_of
 from clew.kernels.flex_attention import takes_flex
 from clew.kernels.projections import Together
@@ -243,7 +243,7 @@ class SelfAttention(SequenceLayer):
         is_plain = position is None or not position.biases or isinstance(position, ALiBi)
         if not is_plain or self.groups is not None or not self.num_heads or type(self.attention.score) is not ScaledDot:
             return None
-        return choose("decode_attention", self.attention) if is_supported(x, self.head_dim) else None
+        return choose("decode_attention", self.attention) if supports_decode_attention(x, self.head_dim) else None
 
     def step(self, kernel: Any, x: Tensor, state: Buffer) -> Tensor:
         """One new position of every row; its key and value are written into the buffer, and its clock goes on, in

@@ -22,7 +22,7 @@ from clew.core.config import Part, build_part
 from clew.core.errors import UserError, unknown
 from clew.kernels import choose
 from clew.kernels.capture import held_by_graphs
-from clew.kernels.rotary import is_supported
+from clew.kernels.rotary import supports_rotary
 from clew.layers.attending.rotary_scaling import SCALINGS, Scaling
 
 
@@ -121,7 +121,7 @@ class Rotary(Position):
         self.scaling: Scaling = build_part("rotary scaling", scaling, SCALINGS, head_dim, base)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        if is_supported(x) and self.scaling.is_plain and (kernel := choose("rotary", self)) is not None:
+        if supports_rotary(x) and self.scaling.is_plain and (kernel := choose("rotary", self)) is not None:
             turned: Tensor = kernel(x, positions, kept_frequencies(self.head_dim, self.base, x.device, self.scaling))
             return turned
         turning = frequencies(self.head_dim, self.base, x.device)

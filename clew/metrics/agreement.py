@@ -26,11 +26,11 @@ class Agreement:
 
     @property
     def precision(self) -> float:
-        return float(ratio(self.matched, self.predicted))
+        return float(fraction(self.matched, self.predicted))
 
     @property
     def recall(self) -> float:
-        return float(ratio(self.matched, self.gold))
+        return float(fraction(self.matched, self.gold))
 
     @property
     def f1(self) -> float:
@@ -52,7 +52,9 @@ def share_interval(
     """The bootstrap interval of sum(parts) / sum(wholes). Each example has a part and a whole, such as the number of
     right words of a sentence and the number of all its words."""
     kinds, times = distinct_rows(list(zip(parts, wholes, strict=True)))
-    return statistic_interval(lambda drawn: ratio(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
+    return statistic_interval(
+        lambda drawn: fraction(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed
+    )
 
 
 def distinct_rows(rows: Sequence[Sequence[int]] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,9 +63,9 @@ def distinct_rows(rows: Sequence[Sequence[int]] | np.ndarray) -> tuple[np.ndarra
 
 
 def f1s(gold: np.ndarray | int, predicted: np.ndarray | int, matched: np.ndarray | int) -> np.ndarray:
-    return ratio(2 * np.asarray(matched), np.asarray(gold) + np.asarray(predicted))
+    return fraction(2 * np.asarray(matched), np.asarray(gold) + np.asarray(predicted))
 
 
-def ratio(part: np.ndarray | int, whole: np.ndarray | int) -> np.ndarray:
+def fraction(part: np.ndarray | int, whole: np.ndarray | int) -> np.ndarray:
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
     return np.divide(part, whole, out=np.zeros(np.broadcast_shapes(part.shape, whole.shape)), where=whole > 0)

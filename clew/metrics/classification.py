@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError, counted, unknown
-from clew.metrics.agreement import Agreement, distinct_rows, f1s, ratio
+from clew.metrics.agreement import Agreement, distinct_rows, f1s, fraction
 from clew.metrics.bootstrap import SAMPLES, Interval, statistic_interval
 
 
@@ -118,14 +118,14 @@ class LabelSets:
     @property
     def exact_match(self) -> float:
         """The share of texts with exactly their gold labels."""
-        return float(ratio(self.exact, self.total))
+        return float(fraction(self.exact, self.total))
 
     @property
     def accuracy(self) -> float:
         """The share of right decisions, one for each text and label."""
         whole = sum(self.agreements, Agreement())
         decisions = self.total * len(self.labels)
-        return float(ratio(decisions - whole.gold - whole.predicted + 2 * whole.matched, decisions))
+        return float(fraction(decisions - whole.gold - whole.predicted + 2 * whole.matched, decisions))
 
     @property
     def micro_f1(self) -> float:
@@ -209,7 +209,7 @@ def label_set_rows(
 
 def accuracies(matrices: np.ndarray) -> np.ndarray:
     """The accuracy of confusion matrices (..., gold, predicted)."""
-    return ratio(np.trace(matrices, axis1=-2, axis2=-1), matrices.sum((-2, -1)))
+    return fraction(np.trace(matrices, axis1=-2, axis2=-1), matrices.sum((-2, -1)))
 
 
 def macro_f1s(matrices: np.ndarray) -> np.ndarray:
@@ -232,7 +232,7 @@ def matthews_of_counts(gold: np.ndarray, predicted: np.ndarray, matched: np.ndar
     texts = gold.sum(-1)
     covariance = texts * matched.sum(-1) - (gold * predicted).sum(-1)
     spread = np.sqrt((texts**2 - (predicted**2).sum(-1)) * (texts**2 - (gold**2).sum(-1)))
-    return ratio(covariance, spread)
+    return fraction(covariance, spread)
 
 
 def label_counts(matrices: np.ndarray) -> np.ndarray:
@@ -242,7 +242,7 @@ def label_counts(matrices: np.ndarray) -> np.ndarray:
 
 def mean_f1(gold: np.ndarray, predicted: np.ndarray, matched: np.ndarray) -> np.ndarray:
     """The mean over the last axis, of labels that are gold or predicted."""
-    return ratio(f1s(gold, predicted, matched).sum(-1), (gold + predicted > 0).sum(-1))
+    return fraction(f1s(gold, predicted, matched).sum(-1), (gold + predicted > 0).sum(-1))
 
 
 def report(by_label: dict[str, Agreement]) -> str:

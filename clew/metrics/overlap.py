@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clew.metrics.agreement import ratio
+from clew.metrics.agreement import fraction
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Overlap:
     @property
     def by_label(self) -> dict[str, float]:
         """The intersection over union of each label that occurs."""
-        values = ratio(self.matched, self.union).tolist()
+        values = fraction(self.matched, self.union).tolist()
         return {
             label: value for label, value, occurs in zip(self.labels, values, self.union > 0, strict=True) if occurs
         }
@@ -79,4 +79,4 @@ def count_overlap(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[str]
 def mean_ious(gold: np.ndarray, predicted: np.ndarray, matched: np.ndarray) -> np.ndarray:
     """The mean over labels that occur, from counts (samples, labels); 0 if none does."""
     union = gold + predicted - matched
-    return ratio(ratio(matched, union).sum(1), (union > 0).sum(1))
+    return fraction(fraction(matched, union).sum(1), (union > 0).sum(1))

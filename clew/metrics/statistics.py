@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from clew.core.errors import UserError, unknown
-from clew.metrics.agreement import f1s, ratio
+from clew.metrics.agreement import f1s, fraction
 from clew.metrics.bootstrap import SAMPLES, Interval, statistic_interval
 from clew.metrics.classification import matthews_of_counts, mean_f1
 from clew.metrics.correlation import pearsons, spearmans
@@ -69,21 +69,21 @@ def chrfs(sums: np.ndarray) -> np.ndarray:
     hypothesis, reference, matched = np.moveaxis(sums.reshape(len(sums), -1, 3), 2, 0)  # each (samples, orders)
     both = (hypothesis > 0) & (reference > 0)
     precision, recall = (
-        ratio(np.where(both, ratio(matched, side), 0.0).sum(1), both.sum(1)) for side in (hypothesis, reference)
+        fraction(np.where(both, fraction(matched, side), 0.0).sum(1), both.sum(1)) for side in (hypothesis, reference)
     )
-    return 100 * ratio(5 * precision * recall, 4 * precision + recall)
+    return 100 * fraction(5 * precision * recall, 4 * precision + recall)
 
 
 def ters(sums: np.ndarray) -> np.ndarray:
     """edits / reference words; without reference words, 1 if there are edits."""
     edits, words = sums.T
-    return 100 * np.where(words > 0, ratio(edits, words), edits > 0)
+    return 100 * np.where(words > 0, fraction(edits, words), edits > 0)
 
 
 def error_rates(sums: np.ndarray) -> np.ndarray:
     """(substituted + deleted + inserted) / reference units; without reference units, 1 if there are edits."""
     edits, units = sums[:, :3].sum(1), sums[:, 3]
-    return 100 * np.where(units > 0, ratio(edits, units), edits > 0)
+    return 100 * np.where(units > 0, fraction(edits, units), edits > 0)
 
 
 def by_label(score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -94,14 +94,14 @@ def by_label(score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) 
 def calibration_errors(sums: np.ndarray) -> np.ndarray:
     """sum_b |right_b - confidence_b| / count, from a gap and a count per bin."""
     gaps, counts = np.moveaxis(sums.reshape(len(sums), -1, 2), 2, 0)
-    return 100 * ratio(np.abs(gaps).sum(1), counts.sum(1))
+    return 100 * fraction(np.abs(gaps).sum(1), counts.sum(1))
 
 
 FORMULAS: dict[str, Formula] = {
-    "share": of_sums(lambda sums: 100 * ratio(*sums.T)),
-    "mean": of_sums(lambda sums: ratio(*sums.T)),
-    "root": of_sums(lambda sums: np.sqrt(ratio(*sums.T))),
-    "perplexity": of_sums(lambda sums: np.exp(np.minimum(ratio(*sums.T), LARGEST_LOSS))),
+    "share": of_sums(lambda sums: 100 * fraction(*sums.T)),
+    "mean": of_sums(lambda sums: fraction(*sums.T)),
+    "root": of_sums(lambda sums: np.sqrt(fraction(*sums.T))),
+    "perplexity": of_sums(lambda sums: np.exp(np.minimum(fraction(*sums.T), LARGEST_LOSS))),
     "f1": of_sums(lambda sums: 100 * f1s(*sums.T)),
     "bleu": of_sums(bleus),
     **{f"bleu_{orders}": of_sums(plain_bleus(orders)) for orders in (1, 2, 3, 4)},

@@ -26,10 +26,10 @@ from clew.serving.page_limits import (
     LONGEST_QUICK,
     LONGEST_SLOW,
     check_answer,
-    check_memory,
     check_parts,
     check_places,
     check_text_lengths,
+    check_view_memory,
     check_written_length,
 )
 from clew.serving.sent_files import MOST_BODY, read_sent_file
@@ -210,7 +210,7 @@ class Inspector:
         """The options for an instrument, after checks of the page's limits."""
         check_text_lengths(name, options)
         options = self.with_file(name, self.chosen(runs), options)
-        check_memory(name, self.chosen(runs), options)
+        check_view_memory(name, self.chosen(runs), options)
         return options
 
     def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Inspector:
         check_written_length(asked.text, LONGEST_QUICK)
         (run,) = self.chosen(asked.runs[:1])
         text = self.with_file("next", [run], {"text": asked.text})["text"]
-        check_memory("next", [run], {"text": text})
+        check_view_memory("next", [run], {"text": text})
         step = next_step(run, text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
         drawn = None if step.drawn is None else step.drawn._asdict()
         return json_ready({**step._asdict(), "next": step.next._asdict(), "drawn": drawn})

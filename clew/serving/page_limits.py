@@ -66,7 +66,7 @@ def check_written_length(options: Any, longest: int) -> None:
             )
 
 
-def check_memory(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
+def check_view_memory(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
     """Refuse a view that would take too much memory. Runs shown together are read one after the other."""
     given, texts = (
         options.get("text"),

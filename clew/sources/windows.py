@@ -30,7 +30,7 @@ def cut_text(reader: WordReader, text: str) -> CutText:
     return CutText(None, tokens, as_offsets([trimmed(text, *span) for span in offsets]))
 
 
-def encode_part(reader: WordReader, cut: CutText, start: int = 0, stop: int | None = None) -> EncodedWords:
+def encode_pieces(reader: WordReader, cut: CutText, start: int = 0, stop: int | None = None) -> EncodedWords:
     """Encodes some of a text's pieces, without the tokenizer's frame."""
     if cut.words is not None:
         return reader.encode([cut.words[start:stop]], framed=False)[0]

@@ -39,7 +39,7 @@ from clew.metrics.answers import AnswerScores, best_threshold, score_answers
 from clew.metrics.bootstrap import Interval, bootstrap_interval
 from clew.metrics.measures import Measured, in_words
 from clew.metrics.statistics import Statistics, share_of
-from clew.sources.windows import CutText, cut_text, encode_part, window_starts
+from clew.sources.windows import CutText, cut_text, encode_pieces, window_starts
 from clew.sources.words import EncodedWords, WordReader, is_spelled, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
@@ -243,7 +243,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
         return encoded
 
     def windows(self, example: Question, cut: CutText) -> Iterable[Window]:
-        question = encode_part(self.reader, cut_text(self.reader, example.question), 0, self.config.longest_question)
+        question = encode_pieces(self.reader, cut_text(self.reader, example.question), 0, self.config.longest_question)
         capacity = self.window - self.num_added - len(question.tokens)
         if capacity < 1:
             raise UserError(
@@ -264,7 +264,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
     def part(self, cut: CutText, start: int, stop: int) -> EncodedWords:
         """Return some tokens of a passage, followed by the token that stands for no answer if there is one."""
         if not self.ends:
-            return encode_part(self.reader, cut, start, stop)
+            return encode_pieces(self.reader, cut, start, stop)
         end = self.reader.tokenizer.end or 0
         if cut.words is not None:
             return self.reader.encode([[*cut.words[start:stop], self.reader.tokenizer.token(end)]], framed=False)[0]

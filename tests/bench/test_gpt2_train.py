@@ -3,7 +3,7 @@ from functools import partial
 import pytest
 import torch
 
-from clew.bench.measuring import measure
+from clew.bench.measuring import measure_workload
 from clew.bench.workload import Setting
 from clew.bench.workloads.gpt2_train import EAGER, GPT2_TRAIN, PEER
 from tests.bench.fakes import fake_roofline
@@ -14,5 +14,5 @@ def test_every_way_to_train_gpt2_runs(monkeypatch):
     """In its small form on the CPU, without inductor, which takes minutes there."""
     torch._dynamo.reset()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    result = measure(GPT2_TRAIN, Setting(torch.device("cpu"), quick=True), roofline=fake_roofline)
+    result = measure_workload(GPT2_TRAIN, Setting(torch.device("cpu"), quick=True), roofline=fake_roofline)
     assert list(result.sides) == ["clew", PEER, EAGER] and result.notes == []

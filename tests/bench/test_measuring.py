@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clew.bench.measuring import clock_of, measure, threads
+from clew.bench.measuring import clock_of, measure_workload, threads
 from clew.bench.roofline import Roofline, measure_roofline
 from clew.bench.timing import Call, Timing
 from clew.bench.workload import Cost, Setting, Side, Work, decoding_cost, training_cost
@@ -15,7 +15,7 @@ CPU = Setting(torch.device("cpu"))
 def test_a_workload_is_warmed_up_and_measured() -> None:
     clock = Clock()
     workload = fake_workload(clock, clew=[99.0, 2.0, 4.0, 3.0], peer=[99.0, 1.0, 2.0, 8.0])
-    result = measure(workload, CPU, roofline=fake_roofline, clock=clock)
+    result = measure_workload(workload, CPU, roofline=fake_roofline, clock=clock)
     assert {name: side.timing for name, side in result.sides.items()} == {
         "clew": Timing((2.0, 4.0, 3.0)),
         "peer": Timing((1.0, 2.0, 8.0)),
@@ -27,7 +27,7 @@ def test_a_workload_is_warmed_up_and_measured() -> None:
 def test_the_floor_is_the_longer_of_products_and_memory() -> None:
     clock = Clock()
     for cost, floor in ((Cost(flops=2000.0, bytes=5.0), 2.0), (Cost(flops=1000.0, bytes=40.0), 4.0)):
-        result = measure(fake_workload(clock, cost=cost, clew=[8.0]), CPU, roofline=fake_roofline, clock=clock)
+        result = measure_workload(fake_workload(clock, cost=cost, clew=[8.0]), CPU, roofline=fake_roofline, clock=clock)
         assert result.floor == floor and result.share("clew") == floor / 8.0
         assert result.ratios == {}
 
@@ -59,7 +59,7 @@ def test_a_peer_whose_package_is_missing_or_fails_is_left_out_with_a_note() -> N
             1,
         )
 
-    result = measure(replace(fake_workload(clock), build=build), CPU, clock=clock)
+    result = measure_workload(replace(fake_workload(clock), build=build), CPU, clock=clock)
     assert list(result.sides) == ["clew"]
     assert result.notes == [
         "a is left out: no_such_package is not installed",
@@ -72,7 +72,7 @@ def test_a_side_of_ours_that_fails_is_no_note() -> None:
         return Work([Side("clew", lambda: pytest.fail("built"))], "", 1)
 
     with pytest.raises(pytest.fail.Exception):
-        measure(replace(fake_workload(Clock()), build=build), CPU)
+        measure_workload(replace(fake_workload(Clock()), build=build), CPU)
 
 
 def test_the_quick_form_has_one_thread_and_gives_the_others_back() -> None:
@@ -84,7 +84,7 @@ def test_the_quick_form_has_one_thread_and_gives_the_others_back() -> None:
         return Work([Side("clew", lambda: clock.side("clew", [1.0]))], "", 1)
 
     quick = replace(CPU, quick=True)
-    measure(replace(fake_workload(clock), build=build), quick, clock=clock)
+    measure_workload(replace(fake_workload(clock), build=build), quick, clock=clock)
     assert seen == [1] == [threads(quick)] and torch.get_num_threads() == before == threads(CPU)
     assert clock_of(CPU) is not clock_of(quick)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clew.bench.gguf_files import BYTES
-from clew.bench.published import continuation, generation, gpt2_model, llama_model, marian_model
+from clew.bench.published import generate_published, generation, gpt2_model, llama_model, marian_model
 from clew.bench.runtimes import (
     check_lengths,
     ctranslate2_generator,
@@ -17,7 +17,7 @@ from clew.bench.workload import Setting
 from clew.bench.workloads import WORKLOADS
 from clew.bench.workloads.runtimes import SMALL_GPT, SMALL_LLAMA
 from clew.bench.workloads.steps import decode_greedily
-from clew.bench.workloads.transformer_beam import base_transformer, search
+from clew.bench.workloads.transformer_beam import base_transformer, run_beam
 
 CPU, VOCABULARY, NEW = torch.device("cpu"), 3000, 12
 MODELS = {"gpt2": gpt2_model, "llama": llama_model}
@@ -33,7 +33,7 @@ def published(name: str):
         for parameter in model.parameters():
             if parameter.dim() == 2:
                 parameter.mul_(4)  # or every token is about as probable as any other
-    return model, continuation(model, PROMPT, NEW, torch.float32)()[0, PROMPT.shape[1] :].tolist()
+    return model, generate_published(model, PROMPT, NEW, torch.float32)()[0, PROMPT.shape[1] :].tolist()
 
 
 @pytest.mark.slow
@@ -88,7 +88,7 @@ def test_onnx_runtime_searches_as_our_model_does():
     torch.manual_seed(3)
     task = base_transformer({"vocabulary": 500, "dim": 64, "num_layers": 2, "num_heads": 2})
     source = torch.arange(4, 18).view(2, 7)
-    expected = search(task, source, None, NEW)()
+    expected = run_beam(task, source, None, NEW)()
     found = onnx_beam(task, source, NEW, 5, "float32")()
     assert found.tokens.tolist() == expected.tokens.tolist()
     torch.testing.assert_close(found.log_probs, expected.log_probs, rtol=1e-4, atol=1e-4)

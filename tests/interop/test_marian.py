@@ -15,7 +15,7 @@ from clew.interop.checkpoints import import_checkpoint
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
 from clew.interop.huggingface.tokenizer_writing import write_tokenizer
 from clew.interop.huggingface.writing import write_huggingface
-from clew.interop.sentencepiece_files import pieces_of, read_sentencepiece, tokenizer_of, write_sentencepiece
+from clew.interop.sentencepiece_files import read_sentencepiece, tokenizer_of, unigram_pieces, write_sentencepiece
 from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.config import resolve
@@ -308,7 +308,7 @@ def test_tokenizers_with_ids_of_their_own_are_written_as_such(tmp_path: Path) ->
     "tokenizer", [train_bpe(TEXTS, size=280), train_unigram(TEXTS, size=320)], ids=["bpe", "unigram"]
 )
 def test_a_tokenizer_of_clew_s_own_is_no_file_of_sentencepiece(tokenizer: Tokenizer) -> None:
-    assert pieces_of(tokenizer.inner) is None
+    assert unigram_pieces(tokenizer.inner) is None
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_a_file_that_is_written_says_what_was_read(options: dict[str, Any], tmp_
     found = read_sentencepiece(path)
     write_sentencepiece(tmp_path / "again.spm", found)
     assert replace(read_sentencepiece(tmp_path / "again.spm"), path=path) == found
-    made = pieces_of(tokenizer_of(found))
+    made = unigram_pieces(tokenizer_of(found))
     assert made is not None and replace(made, path=path) == found
     both = [sentencepiece.SentencePieceProcessor(model_file=str(file)) for file in (path, tmp_path / "again.spm")]
     texts = [*TEXTS, "  two  spaces \u00e9 "]

@@ -100,7 +100,7 @@ def test_a_search_through_the_table_finds_what_a_search_with_copies_finds(device
     with monkeypatch.context() as patched:
         patched.setattr(Buffer, "reordered", moved)
         wanted = search()
-    monkeypatch.setattr(attention, "is_supported", lambda x, head_dim: not torch.is_grad_enabled())
+    monkeypatch.setattr(attention, "supports_decode_attention", lambda x, head_dim: not torch.is_grad_enabled())
     found = search()
     assert torch.equal(found.tokens, wanted.tokens)
     torch.testing.assert_close(found.log_probs, wanted.log_probs)

@@ -149,7 +149,7 @@ CELLS = {"lstm": LSTM, "gru": GRU, "tanh": Elman, "relu": lambda *dims: Elman(*d
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_layer_takes_the_kernel_for_one_position(device, kind, rows, calls, monkeypatch):
     if IS_INTERPRETED:
-        monkeypatch.setattr(recurrent, "is_supported", lambda x, *tensors: len(x) <= module.MOST_ROWS[x.dtype])
+        monkeypatch.setattr(recurrent, "supports_cell_step", lambda x, *tensors: len(x) <= module.MOST_ROWS[x.dtype])
     seen: list[str] = []
     monkeypatch.setattr(recurrent, "cell_step", lambda kind, *given: seen.append(kind) or cell_step(kind, *given))
     layer = Recurrent(CELLS[kind](20, 12)).to(device).eval()
@@ -165,9 +165,9 @@ def test_a_layer_takes_the_kernel_for_one_position(device, kind, rows, calls, mo
 @pytest.mark.skipif(IS_INTERPRETED, reason="takes a GPU")
 def test_other_numbers_are_left_to_torch():
     x, weight = torch.zeros(4, 1, 8, device="cuda"), torch.zeros(8, 8, device="cuda")
-    assert module.is_supported(x, weight)
-    assert not module.is_supported(x.double(), weight.double())
-    assert not module.is_supported(x, weight.half())
-    assert not module.is_supported(x, quantised(weight, 8))
+    assert module.supports_cell_step(x, weight)
+    assert not module.supports_cell_step(x.double(), weight.double())
+    assert not module.supports_cell_step(x, weight.half())
+    assert not module.supports_cell_step(x, quantised(weight, 8))
     with torch.autocast("cuda", torch.bfloat16):
-        assert not module.is_supported(x, weight)
+        assert not module.supports_cell_step(x, weight)

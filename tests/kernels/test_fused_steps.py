@@ -15,7 +15,7 @@ from clew.core.state import map_tree
 from clew.decoding.sampling import Frame, Step, Walk
 from clew.decoding.stepper import prefill
 from clew.kernels import few_rows, moving, vocabulary
-from clew.kernels.deferred import Deferred, computed, plan_of
+from clew.kernels.deferred import Deferred, computed, deferred_plan
 from clew.kernels.few_rows import FewRows
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.kernels.quantising import Integers, integers_of
@@ -70,11 +70,11 @@ def test_a_norm_a_product_an_activation_and_a_sum_are_one_kernel(device, dtype, 
     with torch.inference_mode(), FewRows(fuses=True):
         norm = torch.layer_norm(x, (depth,), scale, shift, 1e-5) if centred else F.rms_norm(x, (depth,), scale, 1e-5)
         found = added + F.gelu(F.linear(norm, weight, bias), approximate="tanh")
-        plan = plan_of(found, Product)
+        plan = deferred_plan(found, Product)
         assert (
             plan is not None and isinstance(plan.x, Normed) and plan.activation == "gelu_tanh" and plan.added is added
         )
-        assert plan_of(norm, Normed) is not None  # it was not computed by itself
+        assert deferred_plan(norm, Normed) is not None  # it was not computed by itself
         found = computed(found)
     wide = x.double()
     norm = (
@@ -91,7 +91,7 @@ def test_every_activation_is_torchs(device, name, function):
     x, weight = draw(2, 40, device=device, dtype=torch.float32), draw(30, 40, device=device, dtype=torch.float32)
     with torch.inference_mode(), FewRows(fuses=True):
         found = function(F.linear(x, weight))
-        assert plan_of(found, Product).activation == name
+        assert deferred_plan(found, Product).activation == name
     assert error(found, function(F.linear(x.double(), weight.double()))) < ALLOWED[torch.float32]
 
 
@@ -99,7 +99,7 @@ def test_a_gate_is_multiplied_in_the_kernel_of_its_product(device):
     x, inner, gate = (draw(*shape, device=device, dtype=torch.float32) for shape in ((2, 40), (30, 40), (30, 40)))
     with torch.inference_mode(), FewRows(fuses=True):
         found = F.silu(F.linear(x, inner)) * F.linear(x, gate)
-        assert plan_of(found, Product).factor is not None
+        assert deferred_plan(found, Product).factor is not None
     wanted = F.silu(F.linear(x.double(), inner.double())) * F.linear(x.double(), gate.double())
     assert error(found, wanted) < ALLOWED[torch.float32]
 
@@ -111,7 +111,7 @@ def test_a_sum_and_its_norm_are_one_kernel_with_many_rows(device, dtype):
     )
     with torch.inference_mode(), FewRows(fuses=True):
         total = x + y
-        assert plan_of(total, Sum) is not None
+        assert deferred_plan(total, Sum) is not None
         norm = torch.layer_norm(total, (50,), scale, shift, 1e-5)
         assert isinstance(total, Deferred) and total.result is not None and not isinstance(norm, Deferred)
     assert IS_INTERPRETED or torch.equal(computed(total), x + y)
@@ -128,7 +128,7 @@ def test_products_of_many_rows_are_a_librarys(device, dtype, function, monkeypat
     x, weight, bias = (draw(*shape, device=device, dtype=dtype) for shape in ((20, 1, 48), (32, 48), (32,)))
     with torch.inference_mode(), FewRows(fuses=True):
         product = F.linear(x, weight, bias)
-        assert plan_of(product, ManyRows) is not None
+        assert deferred_plan(product, ManyRows) is not None
         found = function(product)
     assert found.shape == (20, 1, 32)
     assert error(found, function(F.linear(x.double(), weight.double(), bias.double()))) < ALLOWED[dtype]
@@ -142,11 +142,11 @@ def test_of_a_softmax_only_what_is_asked_for_is_computed(device, dtype, rows, wi
     others = torch.randint(width, (rows, 2), device=device)
     with torch.inference_mode(), FewRows(fuses=True):
         log_probs = logits.log_softmax(-1, dtype=torch.float32)[:, -1]
-        plan = plan_of(log_probs, LogSoftmax)
+        plan = deferred_plan(log_probs, LogSoftmax)
         best = log_probs.argmax(-1)
         chosen, two = log_probs.gather(1, best[:, None]), log_probs.gather(1, others)
         viewed = log_probs.view(rows, 1, width).topk(min(width, 5))
-        assert plan is not None and plan_of(log_probs, LogSoftmax) is plan
+        assert plan is not None and deferred_plan(log_probs, LogSoftmax) is plan
         whole = computed(log_probs)
     assert torch.equal(best, logits[:, 0].float().argmax(-1))
     torch.testing.assert_close(chosen.double(), wanted.gather(1, best[:, None]), atol=1e-5, rtol=1e-5)
@@ -319,7 +319,7 @@ def test_columns_are_written_and_counted(device):
 def test_steps_of_a_model_are_what_they_are_without_the_mode(device, family, rows, monkeypatch):
     if IS_INTERPRETED:
         monkeypatch.setattr(few_rows, "LIBRARY", ("relu",))
-        monkeypatch.setattr(attention, "is_supported", lambda x, head_dim: not torch.is_grad_enabled())
+        monkeypatch.setattr(attention, "supports_decode_attention", lambda x, head_dim: not torch.is_grad_enabled())
     sizes = {"gpt": {"num_heads": 2, "max_length": 40}, "llama": {"num_heads": 2, "num_kv_heads": 1}, "recurrent": {}}[
         family
     ]

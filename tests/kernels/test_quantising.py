@@ -13,7 +13,7 @@ from clew.core.errors import UserError
 from clew.kernels import few_rows_quantised, quantised_products
 from clew.kernels.few_rows_quantised import few_rows_product
 from clew.kernels.projections import Together
-from clew.kernels.quantised_products import has_integer_products, integer_product, product
+from clew.kernels.quantised_products import has_integer_products, integer_product, quantised_product
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.kernels.quantising import Integers, integers_of, packed, unpacked
 from tests.references.quantising import int4_groups, int8_rows, rounded_rows
@@ -130,7 +130,7 @@ def test_a_product_of_few_texts_is_that_of_x_in_bfloat16(dtype, columns, shape):
         x.double().abs() @ weight.floats(torch.double).abs().T
     ) / 2**8 + 1e-5  # what rounding a sum to bfloat16 may cost
     for given in (bias, None):
-        found = product(x, weight, given)
+        found = quantised_product(x, weight, given)
         whole = expected if given is None else expected + given.double()
         assert found.shape == (*shape, 24) and found.dtype == dtype
         assert ((found.double() - whole).abs() <= size + whole.abs() / 2**7 * (dtype == torch.bfloat16)).all()
@@ -140,21 +140,24 @@ def test_a_product_of_few_texts_is_that_of_x_in_bfloat16(dtype, columns, shape):
 @pytest.mark.parametrize("columns", [17, 37, 40, 63])
 def test_a_width_that_a_vector_does_not_divide_is_a_product_of_integers(columns):
     weight, x = integers_of(matrix(columns=columns).float(), 8), torch.randn(3, 1, columns)
-    torch.testing.assert_close(product(x, weight), integer_product(x, weight, None), rtol=0, atol=0)
+    torch.testing.assert_close(quantised_product(x, weight), integer_product(x, weight, None), rtol=0, atol=0)
 
 
 @INTEGERS
 def test_a_chunk_of_few_texts_is_rounded_as_its_steps_are():
     weight, x = integers_of(matrix().float(), 8), torch.randn(8, 17, 64)
-    steps = [product(x[:, place, None], weight) for place in range(17)]
-    torch.testing.assert_close(product(x, weight), torch.cat(steps, 1), rtol=0, atol=0)
+    steps = [quantised_product(x[:, place, None], weight) for place in range(17)]
+    torch.testing.assert_close(quantised_product(x, weight), torch.cat(steps, 1), rtol=0, atol=0)
 
 
 @INTEGERS
 def test_a_few_texts_are_nearer_the_float_weight_than_many():
     weight, x = integers_of(matrix().float(), 8), torch.randn(64, 1, 64)
     whole = x.double() @ weight.floats(torch.double).T
-    few, many = torch.cat([product(x[row : row + 8], weight) for row in range(0, 64, 8)]), product(x, weight)
+    few, many = (
+        torch.cat([quantised_product(x[row : row + 8], weight) for row in range(0, 64, 8)]),
+        quantised_product(x, weight),
+    )
     assert (few - whole).norm() < (many - whole).norm() / 2
 
 
@@ -172,10 +175,10 @@ def test_products_of_integers_are_taken_only_where_their_sums_are_right(isa):
     """oneDNN reads its limit when it is loaded, so that each limit needs a process of its own."""
     code = """
 import torch
-from clew.kernels.quantised_products import product
+from clew.kernels.quantised_products import quantised_product
 from clew.kernels.quantising import integers_of
 x, weight = torch.ones(3, 256), integers_of(torch.ones(40, 256), 8)
-torch.testing.assert_close(product(x, weight), torch.full((3, 40), 256.0))
+torch.testing.assert_close(quantised_product(x, weight), torch.full((3, 40), 256.0))
 """
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "ONEDNN_MAX_CPU_ISA": isa}, check=True)
 
@@ -184,27 +187,27 @@ torch.testing.assert_close(product(x, weight), torch.full((3, 40), 256.0))
 def test_without_products_of_integers_the_weight_is_made_float(bits, made_float):
     x, weight, bias = torch.randn(4, 64), integers_of(matrix().float(), bits), torch.randn(24)
     torch.testing.assert_close(
-        product(x, weight, bias), F.linear(x, weight.floats(torch.float32), bias), rtol=0, atol=0
+        quantised_product(x, weight, bias), F.linear(x, weight.floats(torch.float32), bias), rtol=0, atol=0
     )
 
 
 @BITS
 def test_in_float64_nothing_but_the_weight_is_rounded(bits):
     x, weight = torch.randn(4, 64, dtype=torch.double), integers_of(matrix(), bits)
-    torch.testing.assert_close(product(x, weight), x @ weight.floats(torch.double).T, rtol=0, atol=1e-14)
+    torch.testing.assert_close(quantised_product(x, weight), x @ weight.floats(torch.double).T, rtol=0, atol=1e-14)
 
 
 @BITS
 def test_gradients_are_those_of_the_weight_made_float(bits):
     x, bias = torch.randn(2, 3, 64, requires_grad=True), torch.randn(24, requires_grad=True)
     weight, upper = integers_of(matrix().float(), bits), torch.randn(2, 3, 24)
-    found = torch.autograd.grad(product(x, weight, bias), (x, bias), upper)
+    found = torch.autograd.grad(quantised_product(x, weight, bias), (x, bias), upper)
     expected = torch.autograd.grad(F.linear(x, weight.floats(torch.float32), bias), (x, bias), upper)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
     with torch.no_grad():
-        unwatched = product(x, weight, bias)
-    assert torch.equal(product(x, weight, bias), unwatched)
+        unwatched = quantised_product(x, weight, bias)
+    assert torch.equal(quantised_product(x, weight, bias), unwatched)
 
 
 @BITS

@@ -14,7 +14,7 @@ from clew.drawing.views import Note, Table
 from clew.inspection.heads import layers_with_heads
 from clew.serving.inspector import AskedLook, Column, Inspector
 from clew.serving.page import page_app
-from clew.serving.page_limits import MOST_MEMORY, check_memory, check_parts, memory
+from clew.serving.page_limits import MOST_MEMORY, check_parts, check_view_memory, memory
 from clew.serving.worker import Worker
 from tests.instruments.small_runs import small_run
 
@@ -96,7 +96,7 @@ def test_a_long_text_is_shown_where_that_costs_little(app: Any, name: str) -> No
 
 def test_a_text_of_a_thousand_tokens_is_within_the_limits_of_a_model_of_twelve_layers_with_twelve_heads() -> None:
     assert MOST_MEMORY > 4 * 1024**2 * 144 * 3 + 8 * 1024 * 50_257
-    check_memory("attention", [small_run("heads")], {"text": "the walls were tall " * 250})
+    check_view_memory("attention", [small_run("heads")], {"text": "the walls were tall " * 250})
 
 
 def test_a_picture_that_would_stop_a_browser_is_not_drawn() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clew.bench.published import continuation, generation, gpt2_model, llama_model, marian_model
+from clew.bench.published import generate_published, generation, gpt2_model, llama_model, marian_model
 from clew.bench.runtimes import ctranslate2_generator, ctranslate2_translator, llama_cpp, onnx_beam, onnx_greedy
 from clew.bench.timing import Call
 from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoding_cost
@@ -16,7 +16,7 @@ from clew.bench.workloads import transformer_beam
 from clew.bench.workloads.gpt_sizes import GPT2, GPTSizes
 from clew.bench.workloads.llama_decode import LlamaSizes
 from clew.bench.workloads.steps import decode_greedily
-from clew.bench.workloads.transformer_beam import BEAMS, base_transformer, search
+from clew.bench.workloads.transformer_beam import BEAMS, base_transformer, run_beam
 from clew.layers.precision import quantise
 
 FLOAT = f"{OURS}, float32"
@@ -65,7 +65,7 @@ def generation_workload(
         }
 
         def theirs() -> Call:
-            return continuation(model(sizes._asdict()), prompt, written, torch.float32)
+            return generate_published(model(sizes._asdict()), prompt, written, torch.float32)
 
         sides = [Side(OURS, partial(ours, compute)), *peers(compute, calls, theirs, partial(ours, "float32"))]
         cost = sizes.decoding_cost(1, PROMPT, written, torch.int8 if compute == "int8" else torch.float32)
@@ -84,7 +84,7 @@ def translation_workload(compute: str) -> Workload:
         def ours(compute: str) -> Call:
             task = base_transformer(sizes)
             quantise(task, compute)
-            return search(task, source, None, new)
+            return run_beam(task, source, None, new)
 
         def theirs() -> Call:
             model, start = marian_model(sizes), sizes["vocabulary"] - 1

@@ -32,7 +32,7 @@ def base_transformer(sizes: dict[str, int]) -> SequenceToSequence:
     return SequenceToSequence(build_transformer(config, Tokens(vocabulary), Tokens(vocabulary)), words, words).eval()
 
 
-def search(task: SequenceToSequence, source: Tensor, mask: Tensor | None, new: int) -> Call:
+def run_beam(task: SequenceToSequence, source: Tensor, mask: Tensor | None, new: int) -> Call:
     start = torch.full((len(source), 1), task.start, device=source.device)
     read = SequenceBatch(
         source, mask, start, start, None, torch.zeros(len(source), dtype=torch.long, device=source.device)
@@ -54,7 +54,7 @@ def build(setting: Setting) -> Work:
         length // 2, length + 1, (batch, 1), device=setting.device
     )
     sides = [
-        Side(OURS, lambda: search(base_transformer(sizes).to(setting.device, dtype), source, mask, new)),
+        Side(OURS, lambda: run_beam(base_transformer(sizes).to(setting.device, dtype), source, mask, new)),
         Side(PEER, lambda: marian_generate(sizes, source, mask, new, BEAMS, dtype), needs="transformers"),
     ]
     rows, weights = batch * BEAMS, layers * 14 * dim**2 + vocabulary * dim

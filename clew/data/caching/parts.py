@@ -124,7 +124,7 @@ def write_part(examples: Iterator[Any], cache: Path | None = None) -> Sequence[A
     return [*store, *unpackable, *examples] if unpackable else Part(store)
 
 
-def select_rows(examples: Sequence[T], rows: np.ndarray) -> Sequence[T]:
+def examples_at(examples: Sequence[T], rows: np.ndarray) -> Sequence[T]:
     """Select examples by their row numbers."""
     if isinstance(examples, Part):
         return Part(examples.store, rows.astype(np.int64) if examples.numbers is None else examples.numbers[rows])

@@ -11,7 +11,7 @@ import numpy as np
 from clew.core.errors import UserError
 from clew.core.files import cache_folder
 from clew.data.caching.fingerprints import data_key
-from clew.data.caching.parts import gather, keep_parts, load_parts, select_rows
+from clew.data.caching.parts import examples_at, gather, keep_parts, load_parts
 from clew.data.example_splits import PARTS, split_examples
 from clew.data.kinds.section import DataSection, ExampleData
 from clew.data.notes import Notes
@@ -60,7 +60,7 @@ class Kind:
         parts = self.read_parts(data, seed, notes)
         if data.limit is not None:
             drawn = np.random.default_rng(seed).permutation(len(parts["train"]))[: data.limit]
-            parts["train"] = select_rows(parts["train"], np.sort(drawn))
+            parts["train"] = examples_at(parts["train"], np.sort(drawn))
         for part, examples in parts.items():
             if not examples:
                 raise UserError(

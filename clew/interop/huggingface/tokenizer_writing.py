@@ -12,7 +12,7 @@ from tokenizers import processors
 from clew.core.errors import UserError
 from clew.core.files import write_json
 from clew.core.wording import argument
-from clew.interop.sentencepiece_files import USER, Piece, pieces_of, write_sentencepiece
+from clew.interop.sentencepiece_files import USER, Piece, unigram_pieces, write_sentencepiece
 from clew.text.tokenizer import FILE, HIDDEN, Tokenizer
 
 ENDLESS = 10**30
@@ -48,7 +48,7 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
 
     A tokenizer counts as SentencePiece if it can be written as such a file and read back unchanged (`pieces_of`).
     """
-    sides = {"source": pieces_of(source.inner), "target": pieces_of(target.inner)}
+    sides = {"source": unigram_pieces(source.inner), "target": unigram_pieces(target.inner)}
     if None not in sides.values():
         for side, contents in sides.items():
             assert contents is not None

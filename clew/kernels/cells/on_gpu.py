@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from clew.core.state import leaves, map_tree
 from clew.core.types import State
 from clew.kernels.cells.comparing import hidden_from_checkpoints, log_once, results_of, share
-from clew.kernels.cells.persistent import fits, number_for, walk
+from clew.kernels.cells.persistent import fits, number_for, walk_persistent
 from clew.kernels.cells.tracing import Refused, trace_step
 
 ASKED_STEPS = 6
@@ -101,5 +101,5 @@ def walked(cell: Any, x: Tensor, real: Tensor | None, state: State) -> tuple[Ten
     except Refused as reason:
         log_once(logging.DEBUG, f"a {type(cell).__name__} has no kernel: {reason}")
         return None
-    result = walk(step, real, cell.kernel is not None)
+    result = walk_persistent(step, real, cell.kernel is not None)
     return None if result is None else recurrence.finish(*result, real)

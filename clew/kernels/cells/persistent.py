@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     groups: int
 
 
-def walk(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Tensor, State] | None:
+def walk_persistent(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Tensor, State] | None:
     """Return y (batch, length, width) in the dtype of products, and the states after each row's last real position.
 
     `real` is (batch, length). Returns None if the step does not fit, its kernel cannot be compiled, or a library with

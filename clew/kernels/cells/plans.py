@@ -57,7 +57,7 @@ CHEAP = ("add", "subtract", "multiply", "negate", "where", "greater", "relu", "a
 """Operations that the backward pass recomputes for all steps at once, instead of keeping their results."""
 
 
-def plan_of(step: Step, is_masked: bool) -> Plan:
+def plan_step(step: Step, is_masked: bool) -> Plan:
     graph, carried, output = step.graph, list(step.new_states), step.output
     if is_masked:
         real = graph.leaf("real")

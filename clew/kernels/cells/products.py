@@ -22,7 +22,7 @@ def products_of(weight: Tensor, rows: int, times: int) -> Callable[[Tensor], Ten
     return lambda x: _product(x, form)
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
+def matmul_transposed(left: Tensor, right: Tensor) -> Tensor:
     """Return left @ right^T, of matrices that may be long and transposed in memory."""
     is_long = left.shape[1] >= LEAST_ROWS and left.numel() >= LEAST_WEIGHTS and right.numel() >= LEAST_WEIGHTS
     return _product(left, right) if is_long and is_supported(right) else left @ right.mT

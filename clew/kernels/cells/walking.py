@@ -19,7 +19,7 @@ from clew.core.taps import is_watched
 from clew.core.types import Fixed, State, Tree
 from clew.kernels.cells.comparing import hidden_from_checkpoints, log_once, results_of
 from clew.kernels.cells.tracing import Refused, Step, trace_step
-from clew.kernels.cells.written_out import walk
+from clew.kernels.cells.written_out import walk_written_out
 
 LEAST_STEPS = 2
 """The minimum number of steps: a single step takes less time than its trace."""
@@ -70,7 +70,7 @@ def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tup
     except Refused as reason:
         log_once(logging.DEBUG, f"the steps of a {type(cell).__name__} run as a loop: {reason}")
         return None
-    return walk(step, real) if agrees_with_loop(cell, step, inputs, real, state) else None
+    return walk_written_out(step, real) if agrees_with_loop(cell, step, inputs, real, state) else None
 
 
 def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State) -> bool:
@@ -104,7 +104,7 @@ def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
             *(each for each in cell.parameters() if each.requires_grad),
         ]
         looped = results_of(_loop(cell, inputs, real, state), real, targets)
-        walked = results_of(walk(trace_step(cell, inputs, state), real), real, targets)
+        walked = results_of(walk_written_out(trace_step(cell, inputs, state), real), real, targets)
     near = torch.finfo(looped[0].dtype).eps ** 0.5
     pairs = zip(walked, looped, strict=True)
     return all(

@@ -15,8 +15,8 @@ from torch import Tensor
 from clew.core.types import State
 from clew.kernels.cells.derivatives import first_derivative
 from clew.kernels.cells.expressions import Node
-from clew.kernels.cells.plans import Instruction, Plan, error_of, plan_of
-from clew.kernels.cells.products import product, products_of
+from clew.kernels.cells.plans import Instruction, Plan, error_of, plan_step
+from clew.kernels.cells.products import matmul_transposed, products_of
 from clew.kernels.cells.tracing import Step
 from clew.kernels.cells.values import Tensors, Values, evaluated, known
 
@@ -26,11 +26,11 @@ Column = Sequence[Tensor]
 _plans: dict[Any, Plan] = {}
 
 
-def walk(step: Step, real: Tensor | None) -> tuple[Tensor, State]:
+def walk_written_out(step: Step, real: Tensor | None) -> tuple[Tensor, State]:
     """Return y (batch, length, width) and the state after each row's last real position; `real` is (batch, length)."""
     key = step.signature, real is not None
     if key not in _plans:
-        _plans[key] = plan_of(step, real is not None)
+        _plans[key] = plan_step(step, real is not None)
     dtype = step.states[0].dtype
     counts = len(step.inputs), len(step.fixed), len(step.matrices)
     tensors = [*step.inputs, *step.fixed, *(matrix.weight for matrix in step.matrices), *step.states]
@@ -246,7 +246,7 @@ class _Back(_Walked):
         )
 
     def of_weight(self, number: int) -> Tensor:
-        return product(
+        return matmul_transposed(
             self.of_products[number].flatten(0, 1).mT, self.states[self.owners[number]][:-1].flatten(0, 1).mT
         )
 

@@ -9,7 +9,7 @@ from clew.core.errors import UserError
 from clew.core.masks import Places, real_positions
 from clew.core.types import Memory, State
 from clew.kernels import choose
-from clew.kernels.memory_attention import is_supported
+from clew.kernels.memory_attention import supports_memory_attention
 from clew.layers.attention import Attention, Prepared, seen_places, split_heads
 from clew.layers.scores import ScaledDot, Score
 from clew.layers.sequence import SequenceLayer
@@ -101,7 +101,7 @@ def memory_kernel(attention: Attention, query: Tensor, keys: Tensor, values: Ten
     )
     kernel = choose("memory_attention", attention) if is_plain else None
     # Shapes are checked last: compiled code uses no kernel here, and would be specialised to the shapes.
-    return kernel if kernel is not None and is_supported(query, keys, values) else None
+    return kernel if kernel is not None and supports_memory_attention(query, keys, values) else None
 
 
 def fold_beams(x: Tensor, sentences: int) -> Tensor:

@@ -29,7 +29,7 @@ from clew.core.errors import named as named_label
 from clew.core.identity import Known
 from clew.core.processes import first_alone, from_all, rank, sum_over_processes, world_size
 from clew.data.caching.fingerprints import code_digest
-from clew.data.caching.parts import Part, gather, remembered, select_rows
+from clew.data.caching.parts import Part, examples_at, gather, remembered
 from clew.data.example_splits import find_overlaps
 from clew.data.examples import LabelledInput
 from clew.data.kinds.kind import Kind, Parts
@@ -468,7 +468,7 @@ def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
 
 def with_end(part: Sequence[Any], end: str) -> Sequence[Any]:
     """Return the examples whose ids end with `end`."""
-    return select_rows(part, np.flatnonzero([example.id.endswith(end) for example in part]))
+    return examples_at(part, np.flatnonzero([example.id.endswith(end) for example in part]))
 
 
 def evaluation_budget(training: Batching) -> int:

@@ -7,7 +7,7 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.layers.blocks import block_ends
-from clew.sources.windows import cut_text, encode_part
+from clew.sources.windows import cut_text, encode_pieces
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.offers import Carried, Levels, ModelInput, Reading, TextBody
 from clew.text.tokenizer import check_is_text
@@ -87,7 +87,7 @@ def encode_text(
     token stands for. If `masked`, [MASK] is a token to predict."""
     if reader.by_words:
         cut = cut_text(reader, text)
-        part, spans = encode_part(reader, cut), cut.offsets.tolist()
+        part, spans = encode_pieces(reader, cut), cut.offsets.tolist()
     else:
         tokens, spans = (
             reader.tokenizer.encode_masked_with_offsets if masked else reader.tokenizer.encode_with_offsets

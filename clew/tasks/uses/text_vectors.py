@@ -22,7 +22,7 @@ from clew.core.modes import evaluating
 from clew.core.wording import argument_name
 from clew.layers.context import Pieces
 from clew.layers.pooling import MIXES, POOLINGS, Last, Pooler
-from clew.sources.windows import CutText, cut_text, encode_part, window_starts
+from clew.sources.windows import CutText, cut_text, encode_pieces, window_starts
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.offers import lacking
 from clew.tasks.use import Objects, Options, TextRow, Use, Watch, tokens_read
@@ -197,7 +197,7 @@ class TextVectors:
                 rows.append(Row(text, self.reader.encode([[]])[0], []))
             starts = window_starts(len(cut), self.room, self.room) if len(cut) else []
             for start in starts if self.longest is None else starts[:1]:
-                part = self.reader.framed(encode_part(self.reader, cut, start, start + self.room))
+                part = self.reader.framed(encode_pieces(self.reader, cut, start, start + self.room))
                 rows.append(Row(text, part, self.places(part, cut, min(self.room, len(cut) - start))))
         return rows
 

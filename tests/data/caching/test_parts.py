@@ -14,7 +14,7 @@ from clew.core.files import json_hash
 from clew.data.caching import parts as parts_of_data
 from clew.data.caching import stores
 from clew.data.caching.fingerprints import code_digest, data_key
-from clew.data.caching.parts import Part, gather, keep_parts, load_parts, remembered, select_rows
+from clew.data.caching.parts import Part, examples_at, gather, keep_parts, load_parts, remembered
 from clew.data.example_splits import split_examples
 from clew.data.examples import Pair
 from clew.data.kinds.pairs import PAIRS, PairsData
@@ -74,9 +74,9 @@ def test_an_example_that_cannot_be_packed_brings_all_back_into_a_list(tmp_path):
 
 def test_some_of_a_part_are_those_of_a_list():
     part, rows = gather(iter(PAIRS_OF_TEXT)), np.array([3, 299, 5])
-    some = select_rows(part, rows)
-    assert list(some) == select_rows(PAIRS_OF_TEXT, rows)
-    assert list(select_rows(some, np.array([2, 0]))) == [PAIRS_OF_TEXT[5], PAIRS_OF_TEXT[3]]
+    some = examples_at(part, rows)
+    assert list(some) == examples_at(PAIRS_OF_TEXT, rows)
+    assert list(examples_at(some, np.array([2, 0]))) == [PAIRS_OF_TEXT[5], PAIRS_OF_TEXT[3]]
 
 
 def test_a_part_is_split_as_a_list_is():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from clew.kernels.cells.products import LEAST_ROWS, LEAST_TIMES, has_form, product, products_of
+from clew.kernels.cells.products import LEAST_ROWS, LEAST_TIMES, has_form, matmul_transposed, products_of
 
 
 @pytest.mark.parametrize(("rows", "width", "out"), [(16, 128, 130), (33, 150, 450)])
@@ -20,9 +20,9 @@ def test_a_weight_in_a_form_of_its_own_gives_the_same_products(rows, width, out)
 @pytest.mark.parametrize("depth", [7, 200])
 def test_a_product_of_two_long_ones_is_that_of_torch(depth):
     left, right = torch.randn(depth, 90).mT, torch.randn(depth, 100).mT
-    torch.testing.assert_close(product(left, right), left @ right.mT, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(matmul_transposed(left, right), left @ right.mT, rtol=1e-4, atol=1e-4)
     left, right = left.double(), right.double()
-    assert torch.equal(product(left, right), left @ right.mT)
+    assert torch.equal(matmul_transposed(left, right), left @ right.mT)
 
 
 def test_few_rows_few_times_and_other_types_have_no_form():

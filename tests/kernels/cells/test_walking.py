@@ -12,7 +12,7 @@ from clew.core.types import Fixed
 from clew.kernels import only_equations
 from clew.kernels.cells import plans, walking, written_out
 from clew.kernels.cells.tracing import trace_step
-from clew.kernels.cells.written_out import walk
+from clew.kernels.cells.written_out import walk_written_out
 from clew.layers.cells import CELLS, Cell
 from clew.layers.recurrence.nested_cells import DroppedCell
 from clew.layers.recurrent import Recurrent, RecurrentState, unbind_steps
@@ -61,14 +61,14 @@ def test_values_and_gradients_are_those_of_the_equation(name, mask):
     inputs, real = cell.inputs(x), MASKS[mask]
     wanted = [x, *leaves(state), *cell.parameters()]
     right = with_gradients(*looped(cell, inputs, real, state), real, wanted)
-    found = with_gradients(*walk(trace_step(cell, inputs, state), real), real, wanted)
+    found = with_gradients(*walk_written_out(trace_step(cell, inputs, state), real), real, wanted)
     for a, b in zip(found, right, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
 def test_a_gradient_of_a_gradient_is_refused():
     cell, x, state = drawn(BUILT["lstm"])
-    y, _ = walk(trace_step(cell, cell.inputs(x), state), None)
+    y, _ = walk_written_out(trace_step(cell, cell.inputs(x), state), None)
     with pytest.raises(
         UserError,
         match=r"this recurrence runs on a kernel whose gradient cannot be differentiated again \(create_graph=True\);"
@@ -85,7 +85,9 @@ def test_gradients_are_those_of_differences(name):
 
     def outputs(x, *states):
         each = iter(states)
-        y, after = walk(trace_step(cell, inputs := cell.inputs(x), map_tree(lambda _: next(each), state)), real)
+        y, after = walk_written_out(
+            trace_step(cell, inputs := cell.inputs(x), map_tree(lambda _: next(each), state)), real
+        )
         assert inputs is not None
         return torch.where(real[..., None], y, 0.0), *leaves(after)
 
