@@ -41,12 +41,12 @@ def over_places(
             for name, values in values_by_name.items()
         ]
     return [
-        coloured(layout.names, values, name, low=low, high=high, label=label, diverging=diverging, joined=joined)
+        coloured_tokens(layout.names, values, name, low=low, high=high, label=label, diverging=diverging, joined=joined)
         for name, values in values_by_name.items()
     ]
 
 
-def coloured(
+def coloured_tokens(
     tokens: Sequence[str],
     values: Sequence[float],
     title: str,

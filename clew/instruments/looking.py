@@ -42,7 +42,7 @@ def look(
         raise UserError(f"there is no run to look at; pass at least one to {named(name)}")
     subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in subjects_given]
     for subject in subjects:
-        check_fits(subject, name)
+        check_instrument(subject, name)
     parsed = read_options(name, options)
     if instrument.several or len(subjects) == 1:
         return run_instrument(instrument, subjects, parsed)
@@ -62,7 +62,7 @@ def look_beside(columns: Sequence[tuple[Sequence[Looked], Mapping[str, Any]]], n
         try:
             subjects = [subject_of(model) for model in models]
             for subject in subjects:
-                check_fits(subject, name)
+                check_instrument(subject, name)
             parsed = read_options(name, options)
             drawn[number] = (subjects, parsed), run_instrument(instrument, subjects, parsed)
         except UserError as error:
@@ -116,7 +116,7 @@ def find_instrument(name: str) -> Instrument:
     return INSTRUMENTS[name]
 
 
-def check_fits(model: Looked, name: str) -> None:
+def check_instrument(model: Looked, name: str) -> None:
     """Raise a UserError if an instrument cannot look at a model, naming those that can."""
     subject = subject_of(model)
     if (why := find_instrument(name).why_not(subject)) is not None:

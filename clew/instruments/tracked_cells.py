@@ -17,7 +17,7 @@ from clew.inspection.properties import PROPERTIES, is_code
 from clew.inspection.streaming import stream_values
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
 from clew.instruments.instrument import Instrument
-from clew.instruments.laid_out import coloured
+from clew.instruments.laid_out import coloured_tokens
 from clew.instruments.subjects.corpus_text import has_corpus_text, own_text
 from clew.instruments.subjects.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
 from clew.instruments.subjects.subject import Looked, Subject, subject_of
@@ -205,10 +205,10 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
         for one in findings.best
     ]
     parts: list[Part] = [Table(header, rows, "Best cell for each property, on unseen text")]
-    shown = [
+    coloured_cells = [
         one for one in findings.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"
     ]
-    parts += [coloured_best(subject.module, judged_on, one, options) for one in shown if options.show]
+    parts += [coloured_best(subject.module, judged_on, one, options) for one in coloured_cells if options.show]
     if findings.silent:
         title = "Cells that track none of these, by layer"
         parts.append(
@@ -261,7 +261,7 @@ def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOption
     if values.dtype == bool:
         beyond = b * (piece_values - a)
         bound, label = spread_of(beyond), "beyond its threshold, where the property is predicted"
-        return coloured(pieces, beyond.tolist(), title, joined=True, low=-bound, high=bound, label=label)
+        return coloured_tokens(pieces, beyond.tolist(), title, joined=True, low=-bound, high=bound, label=label)
     predicted = a + b * piece_values
     low, high = (float(np.quantile(values, part)) for part in (0.02, 0.98))
     notes = [f"{value:.1f}, actually {actual:.0f}" for value, actual in zip(predicted, values[start:stop], strict=True)]
