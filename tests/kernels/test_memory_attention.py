@@ -14,7 +14,7 @@ from clew.core.types import Memory
 from clew.decoding.beam import Hypotheses, beam_search
 from clew.kernels import KERNELS, only_equations
 from clew.kernels.memory_attention import BLOCK, has_form, memory_attention
-from clew.layers import attention
+from clew.layers.attending import cross_attention
 from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.scores import SCORES
 from clew.tasks.shared.sequence import SequenceConfig, SequenceStepper
@@ -115,9 +115,8 @@ def calls(monkeypatch) -> list[int]:
     counted = lambda query, *args, **options: numbers.append(query.shape[2]) or kernel(query, *args, **options)  # noqa: E731
     monkeypatch.setitem(KERNELS, "memory_attention", counted)
     if IS_INTERPRETED:
-        monkeypatch.setattr(
-            attention, "is_read_by_kernel", lambda *parts: not torch.is_grad_enabled() and has_form(*parts)
-        )
+        fits = lambda *parts: not torch.is_grad_enabled() and has_form(*parts)  # noqa: E731
+        monkeypatch.setattr(cross_attention, "supports_memory_attention", fits)
     return numbers
 
 
