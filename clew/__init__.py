@@ -1,11 +1,16 @@
 """clew: the whole lineage of neural sequence models, one library and one command.
 
-clew.train("shakespeare-lstm", training__steps=200) trains a recipe and gives back the run, clew.load(folder) a run
-trained before, clew.fit(module, loader, folder, steps=200) trains a module of your own, clew.translate(runs, texts)
-translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern) look
-inside: of a run, or of any torch module. clew.from_torch(module) makes of a layer of torch.nn one of clew's, with its
-weights. clew.sklearn has estimators for scikit-learn. Everything else is a plain module: clew.layers, clew.models,
-clew.decoding, ... Nothing is loaded until it is asked for.
+    clew.train("shakespeare-lstm", training__steps=200)   train a recipe and return the run
+    clew.load(folder)                                     load a trained run
+    clew.fit(module, loader, folder, steps=200)           train your own module
+    clew.search(recipe, space)                            search hyperparameters
+    clew.translate(runs, texts)                           translate with one run, or with an ensemble
+    clew.look(run, "surprisal", text=...)                 look inside a run or any torch module
+    clew.record(model, pattern)                           record values inside a run or any torch module
+    clew.from_torch(module)                               convert a layer of torch.nn with its weights
+
+clew.sklearn has estimators for scikit-learn. Everything else is a plain module: clew.layers, clew.models,
+clew.decoding, ... A module is loaded on first use.
 """
 
 from typing import TYPE_CHECKING, Any, overload
@@ -106,19 +111,20 @@ def train(
     callbacks: "Sequence[Callback]" = (),
     **settings: Any,
 ) -> "Run":
-    """Trains a recipe (or a YAML file that names one) and gives back the run.
+    """Train a recipe, or a YAML file that names one, and return the run.
 
-    Settings are fields of the config's sections, as keywords, as dicts or as on the command line: `training__steps=60`,
-    `training={"steps": 60}`, `"training.steps=60"`; `seed=1` and `device="cpu"` too.
+    Settings are the fields of the config's sections. Pass them as keywords, as dicts, or as on the command line:
+    `training__steps=60`, `training={"steps": 60}` or `"training.steps=60"`; also `seed=1` and `device="cpu"`.
 
-    `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags), (source,
-    target) or (question, passage, answer); a table whose columns are called so (a DataFrame, a Dataset, a dict of
-    columns, dicts); for a language model a text, or a list of them. Generators are read to their end. A pathlib.Path is
-    a file of them.
+    `data` is a list of examples to train on, or a dict with a list for each part (train, valid, test). An example is
+    (text, label), (text, second, label), (words, tags), (source, target) or (question, passage, answer). A table whose
+    columns have these names also works: a DataFrame, a Dataset, a dict of columns, or a list of dicts. A language model
+    takes a text or a list of texts. Generators are read to the end. A pathlib.Path is a file of examples.
 
-    The run's folder is `out`, or runs/RECIPE, runs/RECIPE-2 and so on; `overwrite` replaces the run at `out`, `resume`
-    goes on with it. `code` is a file of yours that adds entries to tables, which the run keeps a copy of. `callbacks`
-    are objects with any of the methods on_step, on_evaluation, on_save and on_end (`clew.training.callbacks`).
+    The run's folder is `out`, by default runs/RECIPE, then runs/RECIPE-2 and so on. `overwrite` replaces the run in
+    `out`, and `resume` continues it. `code` is your own Python file, which may add entries to tables; the run keeps a
+    copy. `callbacks` are objects with any of the methods on_step, on_evaluation, on_save and on_end
+    (`clew.training.callbacks`).
     """
     from pathlib import Path
 
@@ -164,12 +170,13 @@ def fit(
     callbacks: "Sequence[Callback]" = (),
     **settings: "Unpack[Settings]",
 ) -> "Fit":
-    """Trains a module of your own, whose `forward(batch)` gives a loss, on the batches of a DataLoader: checkpoints and
-    metrics are in `folder`, Ctrl-C saves, `resume=True` goes on to the bit, and `overwrite=True` replaces the fit that
-    is there.
+    """Train your own module, whose `forward(batch)` returns a loss, on the batches of a DataLoader.
 
-    `evaluate` is a loader whose mean loss is measured, or a function of the module that gives a loss or measures by
-    name. The settings are fields of a config's section `training`: learning_rate, schedule, clip_norm, clip_value,
+    Checkpoints and metrics are written to `folder`. Ctrl-C saves a checkpoint, `resume=True` continues from it exactly,
+    and `overwrite=True` replaces the fit in the folder.
+
+    `evaluate` is a loader for the mean validation loss, or a function of the module that returns a loss or a dict of
+    measures. The settings are fields of the config section `training`: learning_rate, schedule, clip_norm, clip_value,
     accumulate, average, precision, compile, evaluate_every, save_every, keep, log_every, patience. `callbacks` are
     objects with any of the methods on_step, on_evaluation, on_save and on_end (`clew.training.callbacks`).
     """
@@ -208,11 +215,11 @@ def search(
     quiet: bool = False,
     **settings: Any,
 ) -> "Search":
-    """Searches settings of a recipe through Optuna: each trial is a run, and the best has the best validation score.
+    """Search for the settings of a recipe with the best validation score, through Optuna. Each trial is a run.
 
-    `space` has a range (low, high) or (low, high, step), or a list of choices, for each field that is searched, named
-    "model.dim" or "model__dim". Settings, data and code are those of `clew.train`. `jobs` trials are trained at once,
-    in processes of their own. `resume=True` goes on with a search.
+    `space` maps each searched field, named "model.dim" or "model__dim", to a range (low, high) or (low, high, step), or
+    to a list of choices. Settings, data and code are those of `clew.train`. `jobs` trials are trained in parallel, each
+    in its own process. `resume=True` continues a search.
     """
     from clew.cli.search import search_from_python
     from clew.runs.settings.keywords import python_errors
@@ -224,9 +231,9 @@ def search(
 def load(
     folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None, precision: str = "float32"
 ) -> "Run":
-    """A trained run; `code` is the user's file that it was trained with, where it was. Its weights are kept in float32,
-    bfloat16, int8 or int4, whatever the folder has; in int8 and int4 a run can be used and looked at, and not trained,
-    exported or written."""
+    """Load a trained run. `code` is your own Python file that it was trained with, if any. `precision` is the type of
+    the weights in memory: float32, bfloat16, int8 or int4. A run in int8 or int4 can be used and inspected, but not
+    trained, exported or saved."""
     from pathlib import Path
 
     from clew.cli.options.code import load_code
@@ -247,7 +254,7 @@ def translate(runs: "Run | Sequence[Run]", texts: "Sequence[str]", **options: An
 def translate(
     runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **options: Any
 ) -> "Translation | list[Translation]":
-    """Translations by one run or by several as an ensemble; options are those of
+    """Translate with one run, or with several as an ensemble. The options are those of
     `clew.runs.loaded.translate_together`."""
     from clew.runs.loaded import Run, translate_together
 
@@ -262,21 +269,21 @@ def look(
     tokenizer: Any = None,
     **options: Any,
 ) -> "View":
-    """What an instrument shows of a run, its folder or any torch module, or of several: a view that shows itself in a
-    notebook and is saved as HTML, SVG, PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the
-    options of one.
+    """Look inside a run, a run's folder or any torch module, or several of them, with an instrument. The view displays
+    itself in a notebook and can be saved as HTML, SVG, PNG, PDF or JSON. `clew look` lists the instruments, and
+    `clew look NAME` the options of one.
 
-    A module that is no task of ours is given `inputs`, one row of tensors as it takes them, or a `tokenizer` that
-    encodes `text`.
+    A torch module that is not a task of clew needs `inputs`, the tensors of one row as the module takes them, or a
+    `tokenizer` that encodes `text`.
     """
     from pathlib import Path
 
     from clew.instruments import looking
     from clew.runs.settings.keywords import python_errors
 
-    given: Any = models if isinstance(models, (list, tuple)) else [models]
+    several: Any = models if isinstance(models, (list, tuple)) else [models]
     with python_errors():
-        loaded = [load(one) if isinstance(one, (str, Path)) else one for one in given]
+        loaded = [load(one) if isinstance(one, (str, Path)) else one for one in several]
         return looking.look(loaded, instrument, options, inputs=inputs, tokenizer=tokenizer)
 
 
@@ -287,10 +294,11 @@ def from_torch(
     module: "nn.RNNBase | nn.TransformerEncoder | nn.TransformerDecoder", *, causal: bool | None = None
 ) -> "SequenceLayer": ...
 def from_torch(module: "nn.Module", *, causal: bool | None = None) -> "SequenceLayer | VectorTransformer":
-    """The layer of clew's that computes what an `nn.LSTM`, `GRU`, `RNN`, `TransformerEncoder`, `TransformerDecoder` or
-    `Transformer` does, with copies of its weights; it reads (batch, length, dim) and a mask that is True where real.
+    """Convert an `nn.LSTM`, `GRU`, `RNN`, `TransformerEncoder`, `TransformerDecoder` or `Transformer` to the layer of
+    clew that computes the same, with copies of its weights. The layer reads (batch, length, dim) and a mask that is
+    True at real positions.
 
-    `causal=True` makes of a TransformerEncoder one that is called with the mask of a language model.
+    `causal=True` converts a TransformerEncoder that is called with a causal mask.
     """
     from clew.interop.from_torch import from_torch as layer_of
 

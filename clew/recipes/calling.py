@@ -1,4 +1,4 @@
-"""What `clew.train` does with its arguments: settings and data from Python become those of a recipe's run."""
+"""Convert the arguments of `clew.train`, settings and data from Python, to those of a recipe's run."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from clew.training.report import Report, Silence
 from clew.training.signals import Interrupted
 
 ARGUMENTS = ("data", "out", "resume", "overwrite", "code", "quiet", "callbacks")
-"""Those of `clew.train` that are no settings."""
+"""Arguments of `clew.train` that are not settings."""
 
 
 def run_with(
@@ -33,7 +33,7 @@ def run_with(
     report: Report | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Trains a recipe with settings as Python writes them; one that was run before with the same ones is run again in a
+    """Train a recipe with settings in Python's notation. If a run with the same settings exists, train another one in a
     new folder."""
     check_one(recipe, assignments)
     settings = settings_of(assignments, keywords, ARGUMENTS)
@@ -57,7 +57,7 @@ def run_with(
 
 
 def check_one(recipe: str, assignments: Sequence[str]) -> None:
-    """Refuses what the command line takes for a grid of several runs."""
+    """Refuse what the command line would read as a grid of several runs."""
     words = [word for word in (recipe, *assignments) if isinstance(word, str) and "," in word]
     if not words or len(runs := expand(recipe, [word for word in assignments if isinstance(word, str)])) == 1:
         return

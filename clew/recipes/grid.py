@@ -25,12 +25,12 @@ CLOSING = {"[": "]", "{": "}"}
 
 @dataclass(frozen=True)
 class Combination:
-    """One run of a grid: what `clew train` would be given, and what of it the grid chose."""
+    """One run of a grid: the arguments of `clew train`, and those of them that the grid chose."""
 
     recipe: str
     assignments: tuple[str, ...]
     chosen: tuple[tuple[str, str], ...]
-    """The fields that change over the grid, by their shortest clear names, and their values here."""
+    """The fields that vary over the grid, by their shortest unambiguous names, and their values in this run."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Combination:
 
 
 def expand(recipe: str, assignments: Sequence[str]) -> list[Combination]:
-    """Every combination once, in order. Without a comma it is one, with the very words that were given."""
+    """Return every combination once, in order. Without a comma there is one, with unchanged arguments."""
     recipes = [
         str(parse_value(name)) if name.startswith('"') else name for name in different(recipe, split_values(recipe))
     ]
@@ -66,7 +66,7 @@ def expand(recipe: str, assignments: Sequence[str]) -> list[Combination]:
 
 
 def different(whole: str, values: list[str]) -> list[str]:
-    """The values that commas separate, each once; a single one stays as it was written."""
+    """Split a text into its distinct values at commas; a single value stays as written."""
     if len(values) == 1:
         return values
     if not all(value.strip() for value in values):
@@ -81,8 +81,8 @@ def different(whole: str, values: list[str]) -> list[str]:
 
 
 def split_values(text: str) -> list[str]:
-    """The text cut at its commas, but for those inside [..], {..} or quotes. A quote begins only where a value may
-    begin, and a single one only inside brackets, so that an apostrophe is a letter."""
+    """Split a text at commas outside [..], {..} and quotes. A quote opens only at the start of a value, and a single
+    quote only inside brackets, so that apostrophes are letters."""
     values, start, closers, quote = [], 0, "", ""
     place = 0
     while place < len(text):
@@ -104,20 +104,20 @@ def split_values(text: str) -> list[str]:
 
 
 def spelt(value: str) -> str:
-    """A value as clew writes it: 1e-3 and 0.001 are the same."""
+    """Return a value in clew's notation: 1e-3 and 0.001 are the same."""
     parsed: Any = parse_value(value.strip())
     return parsed if isinstance(parsed, str) else json.dumps(parsed, default=str)
 
 
 def short_names(fields: Sequence[str]) -> dict[str, str]:
-    """`model.cell` -> `cell`, where no other field ends so."""
+    """Shorten `model.cell` to `cell` if no other field has that last part."""
     ends = Counter(field.rpartition(".")[2] for field in set(fields))
     return {field: field.rpartition(".")[2] if ends[field.rpartition(".")[2]] == 1 else field for field in fields}
 
 
 def plain(value: str) -> str:
-    """A value in letters that every file system takes and no shell obeys; where that loses something, a hash tells it
-    from others."""
+    """Write a value with characters that are safe in file names and shells. A hash distinguishes values that would look
+    the same."""
     name = re.sub(r"[^a-z0-9._+-]+", "_", value.lower()).strip("_").rstrip(".")
     if name == value:
         return shortened(name, LONGEST_VALUE)

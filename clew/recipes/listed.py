@@ -1,4 +1,4 @@
-"""`clew.train(data=...)`: examples and texts from Python as the settings that train a recipe on them."""
+"""`clew.train(data=...)`: convert examples and texts from Python to the settings that train a recipe on them."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from clew.runs.in_memory import ROLES, Kept, file_named, keep_part
 from clew.tasks import TASKS
 
 Listed = str | Path | Iterable[Any] | Mapping[str, Any]
-"""Examples to train on, or a file of them; or those of each part: train, valid, test."""
+"""Examples to train on, or a file of them; or a dict of these by part: train, valid, test."""
 
 OTHER_PARTS = {"validation": "valid", "dev": "valid"}
 
@@ -24,12 +24,12 @@ OTHER_PARTS = {"validation": "valid", "dev": "valid"}
 def listed_settings(
     recipe: str, assignments: Sequence[str], data: Listed, say: Callable[[str], None] = lambda text: None
 ) -> list[str]:
-    """The settings that train a recipe on these examples; `say` is told which of them are left out."""
-    given = next(
+    """Return the settings that train a recipe on these examples. `say` reports examples that are left out."""
+    assigned = next(
         (name for name in assignments if name.startswith(("data.corpus=", *(f"data.{part}=" for part in PARTS)))), None
     )
-    if given is not None:
-        raise UserError(f"examples are given by data=, and by {given} too; leave one of them out")
+    if assigned is not None:
+        raise UserError(f"examples are given by data= and by {assigned}; leave one of them out")
     config = config_of(recipe, assignments)
     learning = TASKS[config.task.name].learns
     parts = parts_of(data)
@@ -45,42 +45,42 @@ def listed_settings(
             settings += [f"data.train={register_iterable(examples, part)}", "data.stream=true"]
             num_streamed = 1
             continue
-        found: Kept = keep_part(learning, config.data, examples, part)
-        for sentence in found.notes.report():
+        stored: Kept = keep_part(learning, config.data, examples, part)
+        for sentence in stored.notes.report():
             say(f"{part}: {sentence}")
-        columns |= {column: f"data.{column}={column}" for column in found.columns}
-        kept.append(f"data.{part}={found.path}")
+        columns |= {column: f"data.{column}={column}" for column in stored.columns}
+        kept.append(f"data.{part}={stored.path}")
     if kept and len(kept) + num_streamed < len(parts):
         raise UserError(
             "data= has files for some parts and examples for others; give files for all of them, or examples for all"
         )
     chosen = {name.partition("=")[0] for name in assignments}
     if kept and not is_text:
-        settings.append("data.format=null")  # the ending says it, and the run may be given other files later
+        settings.append("data.format=null")  # the suffix implies it, and later files may have another
     return [*settings, *(setting for column, setting in columns.items() if f"data.{column}" not in chosen), *kept]
 
 
 def is_streamed(section: DataSection, train: Any) -> bool:
-    """Whether texts are read anew in every epoch, and not kept: where that is asked for, or they are given as a
+    """Whether texts are read again in every epoch instead of being stored: if requested, or if they come from a
     function."""
     is_asked_for = getattr(section, "stream", None)
     is_function = callable(train) and not isinstance(train, Iterable)
     if is_asked_for is None and is_function:
         raise UserError(
-            "data= is a function, which language models alone read as a stream; give a list, or what the function gives"
+            "data= is a function, which only language models read as a stream; pass a list, or the function's result"
         )
     return bool(is_asked_for) or is_function
 
 
 def parts_of(data: Any) -> Mapping[str, Any]:
-    """The data of each part: train, valid, test; of a DatasetDict the part `validation` is `valid`."""
+    """Return the data of each part: train, valid, test. The part `validation` of a DatasetDict is `valid`."""
     if not isinstance(data, Mapping) or is_of_columns(data):
         return {"train": data}
     parts = {OTHER_PARTS.get(str(part), str(part)): examples for part, examples in data.items()}
     for part, examples in parts.items():
         if part in ROLES and isinstance(examples, str):
             raise UserError(
-                f"data= takes examples, and data={{{part!r}: {shown(examples)}}} has none; a column is named by"
+                f"data= takes examples, and data={{{part!r}: {shown(examples)}}} has none; name a column with"
                 f" data.{part}={examples}"
             )
         if part not in PARTS:
@@ -91,7 +91,7 @@ def parts_of(data: Any) -> Mapping[str, Any]:
 
 
 def is_of_columns(data: Mapping[Any, Any]) -> bool:
-    """Whether a dict has columns, and not parts, which hold tuples and tables."""
+    """Whether a dict holds columns rather than parts, which hold tuples or tables."""
     firsts = [column[0] if isinstance(column, list) and column else None for column in data.values()]
     are_columns = all(isinstance(column, (list, np.ndarray)) for column in data.values())
     return (

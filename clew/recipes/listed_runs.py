@@ -1,6 +1,6 @@
-"""What a run departs from its recipe in, by files alone: its config as it stands beside the recipe's resolved settings,
-which `resolved.json` keeps. `python -m clew.cli.options.forms` writes that file anew; a test holds it against the
-recipes. Loads no torch."""
+"""The settings in which a run differs from its recipe, from files only, without loading torch: the run's config is
+compared with the recipe's resolved settings in `resolved.json`. `python -m clew.cli.options.forms` generates that file,
+and a test compares it with the recipes."""
 
 import json
 from collections.abc import Mapping
@@ -18,23 +18,26 @@ SCHEDULE, STEPS = "training.schedule", "training.steps"
 
 
 class Listed(NamedTuple):
-    """A run in a list, and the fields in which it departs from its recipe."""
+    """A run in a list, and the fields in which it differs from its recipe."""
 
     run: Summary
     changes: dict[str, Any]
 
 
 def read_resolved() -> dict[str, dict[str, Any]]:
-    """The fields of every recipe by their whole names."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the fields of every recipe by their full names."""
+    recipes: dict[str, dict[str, Any]] = {}
     for name, own in json.loads(RESOLVED.read_text(encoding="utf-8")).items():
-        like = found.get(own["like"], {})
-        found[name] = {**{field: value for field, value in like.items() if field not in own["without"]}, **own["with"]}
-    return found
+        like = recipes.get(own["like"], {})
+        recipes[name] = {
+            **{field: value for field, value in like.items() if field not in own["without"]},
+            **own["with"],
+        }
+    return recipes
 
 
 def packed(resolved: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The table as it is written: each recipe by how it differs from the earlier one that it is most like."""
+    """Return the table to write: each recipe as its differences from the most similar earlier one."""
     table: dict[str, Any] = {}
     for name, fields in resolved.items():
         entries = [entry(like, resolved[like], fields) for like in table] or [entry("", {}, fields)]
@@ -48,10 +51,10 @@ def entry(like: str, theirs: Mapping[str, Any], fields: Mapping[str, Any]) -> di
 
 
 def glance(folder: Path, resolved: Mapping[str, Mapping[str, Any]]) -> Listed | None:
-    """A run's facts from its files alone. None if the whole library is needed: for a config of an earlier format or
-    with other fields than its recipe's, and for a fine-tuned run."""
+    """Return a run and its changed fields, from its files only. None if that needs the whole library: for a config of
+    an earlier format or with other fields than its recipe's, and for a fine-tuned run."""
     if not is_run(folder):
-        raise UserError(f"{folder} has no {CONFIG}; it was copied in part, or is no run directory")
+        raise UserError(f"{folder} has no {CONFIG}; it was copied incompletely, or is not a run directory")
     settings, format, _ = read_raw_settings(folder)
     fields = {".".join(path): value for path, value in field_paths(settings)}
     plain = resolved.get(str(settings.get("recipe")))

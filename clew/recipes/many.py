@@ -1,5 +1,5 @@
-"""The runs of a grid, one after another: finished ones are passed over, interrupted ones gone on with, a failing one
-stops no other."""
+"""Train the runs of a grid in order. Finished runs are skipped, interrupted ones are resumed, and a failed run does not
+stop the others."""
 
 import gc
 from collections.abc import Sequence
@@ -38,15 +38,14 @@ class Planned:
 def plan_grid(
     recipe: str, assignments: Sequence[str], *, parent: Path = Path("runs"), code: Path | None = None
 ) -> list[Planned]:
-    """Every run of the grid in order; a mistake in any of them is refused before the first one starts."""
+    """Return every run of the grid, in order. A mistake in any of them is refused before the first starts."""
     if is_run(parent):
         raise UserError(
-            f"{parent} is a run, and the runs of a grid go below a folder that is none; choose another with"
-            f" {argument('out')}"
+            f"{parent} is a run, so it cannot hold the runs of a grid; choose another folder with {argument('out')}"
         )
     if parent.exists() and not parent.is_dir():
         raise UserError(
-            f"{parent} is not a folder, and the runs of a grid go below one; choose another with {argument('out')}"
+            f"{parent} is not a folder, so it cannot hold the runs of a grid; choose one with {argument('out')}"
         )
     for assignment in assignments:
         field, _, text = assignment.partition("=")
@@ -65,8 +64,7 @@ def plan_grid(
 
 
 def place(combination: Combination, config: Config, parent: Path, code: Path | None, taken: set[Path]) -> Path:
-    """Where the combination's run is, or where it will be: NAME, or NAME-2, ... where runs of other settings have the
-    name."""
+    """Return the folder of the combination's run: NAME, or NAME-2, ... if runs with other settings have the name."""
     number, folder = 1, parent / combination.name
     while folder in taken or (folder.exists() and not is_same_run(folder, config, code)):
         number += 1
@@ -75,10 +73,10 @@ def place(combination: Combination, config: Config, parent: Path, code: Path | N
 
 
 def is_same_run(folder: Path, config: Config, code: Path | None) -> bool:
-    """Whether a folder holds a run that training with this config would go on with: no setting differs that a run must
-    keep, it was not meant to be longer, and the user's file is the same."""
-    there = config_there(folder) if is_run(folder) else None
-    if there is None or fixed_differences(there, config) or is_longer(there.training, config.training):
+    """Whether a folder holds a run that this config can resume: no fixed setting differs, the run was not planned to be
+    longer, and the user's file is the same."""
+    existing = config_there(folder) if is_run(folder) else None
+    if existing is None or fixed_differences(existing, config) or is_longer(existing.training, config.training):
         return False
     try:
         check_code(folder, code)
@@ -87,12 +85,12 @@ def is_same_run(folder: Path, config: Config, code: Path | None) -> bool:
     return True
 
 
-def is_longer(there: TrainingConfig, planned: TrainingConfig) -> bool:
-    """Whether a run was meant to train longer than is planned; how many steps planned epochs are is known only once
-    their data are read."""
+def is_longer(existing: TrainingConfig, planned: TrainingConfig) -> bool:
+    """Whether an existing run was planned to train longer. The number of steps in an epoch is known only after reading
+    the data."""
     if planned.epochs is None:
-        return there.steps > planned.steps
-    return there.epochs is None or there.epochs > planned.epochs
+        return existing.steps > planned.steps
+    return existing.epochs is None or existing.epochs > planned.epochs
 
 
 def is_done(planned: Planned) -> bool:
@@ -107,7 +105,7 @@ def is_done(planned: Planned) -> bool:
 
 
 def run_planned(planned: Planned, *, code: Path | None = None, report: Report | None = None) -> None:
-    """Starts the run, or goes on with it. What makes it fail is noted in its metrics, and raised."""
+    """Start or resume a run. An error is recorded in its metrics and raised."""
     folder, combination = planned.folder, planned.combination
     if from_first(lambda: str(is_locked(folder))) == "True":
         raise UserError(f"{folder} is being written by another process; wait for it, or stop it first")
@@ -127,8 +125,7 @@ def run_planned(planned: Planned, *, code: Path | None = None, report: Report | 
             append_metrics(folder, {"step": summarise(folder).step, "failed": " ".join(str(error).split())})
         raise
     finally:
-        # Nothing of one run may be in the way of the next: compiled code of its modules, cycles that hold a GPU's
-        # memory.
+        # Free what the next run may need: compiled code of this run's modules, and cycles that hold GPU memory.
         if planned.config.training.compile:
             torch.compiler.reset()
         gc.collect()

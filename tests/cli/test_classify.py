@@ -249,7 +249,7 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
             "classify",
             ["data.train=a.csv"],
             ROWS,
-            "examples are given by data=, and by data__train='a.csv' too; leave one of them out",
+            "examples are given by data= and by data__train='a.csv'; leave one of them out",
         ),
         ("classify", [], {"trian": ROWS}, "unknown part of data 'trian'; did you mean 'train'"),
         ("classify", [], [], "data= has no examples for the part 'train'; pass a list with at least one"),

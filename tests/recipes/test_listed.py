@@ -166,7 +166,7 @@ def test_mistakes_are_told() -> None:
         ({"trian": [("a", "x")]}, "unknown part of data 'trian'; did you mean 'train'?"),
         (
             {"text": "review", "label": "stars"},
-            "data= takes examples, and data={'text': 'review'} has none; a column is named by data.text=review",
+            "data= takes examples, and data={'text': 'review'} has none; name a column with data.text=review",
         ),
         ({"valid": [("a", "x")]}, "data= has no part 'train'; give examples to train on"),
         ([], "data= has no examples for the part 'train'; pass a list with at least one"),
@@ -183,7 +183,7 @@ def test_mistakes_are_told() -> None:
             listed_settings("text-lstm", [], data)
         assert str(caught.value).startswith(sentence)
     with pytest.raises(
-        UserError, match=r"^examples are given by data=, and by data.train=a.csv too; leave one of them out$"
+        UserError, match=r"^examples are given by data= and by data.train=a.csv; leave one of them out$"
     ):
         listed_settings("classify", ["data.train=a.csv"], ROWS)
 

@@ -178,11 +178,11 @@ def test_a_grid_does_not_go_below_a_run_or_a_file(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=1), out=Path("run"))
     with pytest.raises(
         UserError,
-        match="run is a run, and the runs of a grid go below a folder that is none; choose another with out=...",
+        match="run is a run, so it cannot hold the runs of a grid; choose another folder with out=...",
     ):
         plan_grid("text-lstm", ["seed=1,2"], parent=Path("run"))
     with pytest.raises(
-        UserError, match="story.txt is not a folder, and the runs of a grid go below one; choose another with out=..."
+        UserError, match="story.txt is not a folder, so it cannot hold the runs of a grid; choose one with out=..."
     ):
         plan_grid("text-lstm", ["seed=1,2"], parent=Path("story.txt"))
 

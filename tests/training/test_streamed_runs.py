@@ -227,7 +227,7 @@ def test_a_function_of_python_is_trained_on_and_gone_on_with(tmp_path: Path) -> 
     ):
         clew.train("text-gpt", *GPT, "data.stream=true", data=pages(), out="once", quiet=True)
     with pytest.raises(
-        UserError, match="data= is a function, which language models alone read as a stream; give a list"
+        UserError, match="data= is a function, which only language models read as a stream; pass a list"
     ):
         clew.train("text-bert", data=pages, out="other", quiet=True)
 
