@@ -51,7 +51,7 @@ class Best(NamedTuple):
     layer: str
     unit: int
     rule: str
-    told: tuple[float, float]
+    coefficients: tuple[float, float]
     """(a, b): a number is predicted as a + b x; a boolean is predicted to be true if b (x - a) is above 0."""
     skill: float
     fitted_skill: float
@@ -228,7 +228,7 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
         )
     facts = {
         "best": [
-            {**one._asdict(), "told": [value if math.isfinite(value) else None for value in one.told]}
+            {**one._asdict(), "coefficients": [x if math.isfinite(x) else None for x in one.coefficients]}
             for one in findings.best
         ],
         "silent": findings.silent,
@@ -257,7 +257,7 @@ def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOption
     begins = [int(text.ends[start - 1]) + 1 if start else text.begin, *(text.ends[start : stop - 1] + 1).tolist()]
     pieces = [text.text[begin : end + 1] for begin, end in zip(begins, text.ends[start:stop].tolist(), strict=True)]
     title = f"{one.property}: cell {one.unit} of layer {one.layer}"
-    a, b = one.told
+    a, b = one.coefficients
     if values.dtype == bool:
         beyond = b * (piece_values - a)
         bound, label = spread_of(beyond), "beyond its threshold, where the property is predicted"
