@@ -36,7 +36,7 @@ FILE_SETTINGS = ("data.valid=", "data.test=")
 
 
 @dataclass(frozen=True)
-class Asked:
+class EvaluationRequest:
     """A request to evaluate a run: `files` (or, if there are none, the run's own parts), `settings` of the sections
     data and decoding, fields of the section `decoding` to change, the number of `streams` in which a language model
     reads its own text, and for translation the language to translate `into` and a `pivot` language to go through."""
@@ -154,49 +154,49 @@ class Evaluations(Mapping[str, Evaluation]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def read_parts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]]:
+def read_parts(run: Any, request: EvaluationRequest, say: Say) -> tuple[Config, dict[str, Any]]:
     """Return the config with the requested data and decoding settings, and the parts by name: all files as one part,
     or the run's own parts."""
     learning = TASKS[run.config.task.name].learns
-    if run.config.recipe == IMPORTED and not asked.files and not asked.settings:
+    if run.config.recipe == IMPORTED and not request.files and not request.settings:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to evaluate it on")
-    if asked.streams is not None and not learning.is_running:
+    if request.streams is not None and not learning.is_running:
         raise UserError(
             f"{argument_name('streams')} is for a language model's own text; this run learns from {learning.reads}"
         )
-    if (asked.into or asked.pivot) and not has_languages(run):
-        name = "into" if asked.into else "pivot"
+    if (request.into or request.pivot) and not has_languages(run):
+        name = "into" if request.into else "pivot"
         raise UserError(
             f"{argument_name(name)} is for translation between several languages, which {run.folder} does not do"
         )
     if learning.has_examples:
-        config = changed_config(run.config, asked.settings, asked.decoding, asked.files)
-        parts = examples_of(run.folder, config, asked.settings, asked.files, say)
-        if asked.into is not None:
-            parts = {name: [example._replace(into=asked.into) for example in part] for name, part in parts.items()}
+        config = changed_config(run.config, request.settings, request.decoding, request.files)
+        parts = examples_of(run.folder, config, request.settings, request.files, say)
+        if request.into is not None:
+            parts = {name: [example._replace(into=request.into) for example in part] for name, part in parts.items()}
         return config, parts
-    if asked.settings or asked.decoding:
-        name = asked.settings[0] if asked.settings else f"decoding.{next(iter(asked.decoding))}"
+    if request.settings or request.decoding:
+        name = request.settings[0] if request.settings else f"decoding.{next(iter(request.decoding))}"
         raise UserError(f"{name} is for tasks with a target; a language model is evaluated on plain text")
-    return read_texts(run, asked, say)
+    return read_texts(run, request, say)
 
 
-def read_texts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]]:
+def read_texts(run: Any, request: EvaluationRequest, say: Say) -> tuple[Config, dict[str, Any]]:
     """Return the config and the parts of a task that learns from running text or documents."""
     config, learning = run.config, TASKS[run.config.task.name].learns
-    if asked.streams is not None:
-        if asked.files:
+    if request.streams is not None:
+        if request.files:
             raise UserError(
                 f"{argument_name('streams')} is for the run's own text; a FILE is always read as one stream"
             )
-        if asked.streams < 1:
-            raise UserError(f"{argument_name('streams')} ({asked.streams}) must be at least 1")
+        if request.streams < 1:
+            raise UserError(f"{argument_name('streams')} ({request.streams}) must be at least 1")
         config = config.model_copy(
-            update={"training": config.training.model_copy(update={"evaluate_batch": asked.streams})}
+            update={"training": config.training.model_copy(update={"evaluate_batch": request.streams})}
         )
     notes = Notes(faults=config.data.faults)
-    if asked.files:
-        parts = {" ".join(map(str, asked.files)): learning.read_files(asked.files, config.data, notes)}
+    if request.files:
+        parts = {" ".join(map(str, request.files)): learning.read_files(request.files, config.data, notes)}
     else:
         check_paths(run.folder, config.data)
         parts = learning.read(config.data, config.seed, notes)
@@ -378,26 +378,28 @@ def labelled_examples(file: Any, data: LabelledData, notes: Notes) -> list[Any]:
     return examples
 
 
-def asked_of(learning: Learning[Any, Any], section: DataSection, data: Any, settings: Sequence[str], say: Say) -> Asked:
+def build_request(
+    learning: Learning[Any, Any], section: DataSection, data: Any, settings: Sequence[str], say: Say
+) -> EvaluationRequest:
     """Convert the data passed to `Run.evaluate` to files and settings; examples and texts in memory are written to a
     file. `say` is called with a note on the examples that were left out."""
     if data is None:
-        return Asked(settings=settings)
+        return EvaluationRequest(settings=settings)
     is_text = getattr(section, "field", None) is not None
     if (files := file_named(data, is_text)) is not None:
         missing = next((file for file in files if not file.expanduser().exists()), None)
         if missing is not None:
             raise UserError(f"no such file: {missing}; data= takes a pathlib.Path of a file, or examples")
-        return Asked([str(file) for file in files], settings)
+        return EvaluationRequest([str(file) for file in files], settings)
     if is_text:
-        return Asked(
+        return EvaluationRequest(
             [TextString(data) if isinstance(data, str) else str(keep_part(learning, section, data, "data").path)],
             settings,
         )
     kept = keep_part(learning, with_faults(section, settings), data, "data")
     for sentence in kept.notes.report():
         say(sentence)
-    return Asked([str(kept.path)], [*columns_of(kept, section, settings), *settings])
+    return EvaluationRequest([str(kept.path)], [*columns_of(kept, section, settings), *settings])
 
 
 def with_faults(section: DataSection, settings: Sequence[str]) -> DataSection:

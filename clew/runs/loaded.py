@@ -20,7 +20,7 @@ from clew.runs.directory import check_code, check_files, num_values, read_config
 from clew.runs.evaluation import (
     Evaluation,
     Evaluations,
-    asked_of,
+    build_request,
     check_chooses,
     labelled_by_choice,
     own_baselines,
@@ -408,18 +408,18 @@ class Run:
                 return self._evaluate_choices(data, choices, assignments)
             notes: list[str] = []
             learning = TASKS[self.config.task.name].learns
-            asked = replace(asked_of(learning, self.config.data, data, assignments, notes.append), **options)
-            config, parts = read_parts(self, asked, notes.append)
+            request = replace(build_request(learning, self.config.data, data, assignments, notes.append), **options)
+            config, parts = read_parts(self, request, notes.append)
             if part is not None and part not in parts:
                 raise unknown("part", part, parts)
             fitted = own_baselines(self) if baselines else None
             scores = {
-                name: score_part(self, config, name, rows, pivot=asked.pivot, baselines=fitted, say=notes.append)
+                name: score_part(self, config, name, rows, pivot=request.pivot, baselines=fitted, say=notes.append)
                 for name, rows in parts.items()
                 if part in (None, name)
             }
             if data is not None:
-                score, place = next(iter(scores.values())), f"{asked.files[0]}:" if name_of(data) == IN_MEMORY else ""
+                score, place = next(iter(scores.values())), f"{request.files[0]}:" if name_of(data) == IN_MEMORY else ""
                 return Evaluation.of(name_of(data), score, notes, place)
             evaluations = Evaluations({name: Evaluation.of(name, score, notes) for name, score in scores.items()})
             return evaluations if part is None else evaluations[part]

@@ -39,7 +39,7 @@ QUICK_SECONDS, SLOW_SECONDS = 30.0, 900.0
 MOST_FACTS = 2000
 
 
-class Asked(Section):
+class PageRequest(Section):
     """The fields of every request: the client (a browser tab), the place on its page, and the runs."""
 
     client: str = Field("", max_length=64, description="the tab")
@@ -57,21 +57,21 @@ class Column(Section):
     options: dict[str, Any] = Field(default_factory=dict, description="the instrument's options")
 
 
-class AskedLook(Asked):
+class LookRequest(PageRequest):
     options: dict[str, Any] = Field(default_factory=dict, description="the instrument's options")
     beside: tuple[Column, ...] = Field((), max_length=8, description="views beside it, drawn on the same scale")
 
 
-class AskedUpload(Asked):
+class UploadRequest(PageRequest):
     data: str = Field(description="the bytes of a file, in base64")
     name: str | None = Field(None, description="the file's name on the page")
 
 
-class AskedFile(AskedLook):
+class FileRequest(LookRequest):
     format: str = Field("html", description="the file's suffix")
 
 
-class AskedStep(Asked):
+class StepRequest(PageRequest):
     text: str = Field("", description="a language model's prompt, a translator's source, or the id of an uploaded file")
     chosen: tuple[int, ...] = Field((), max_length=2000, description="the ids of the tokens chosen so far")
     into: str = ""
@@ -117,12 +117,12 @@ class Inspector:
         """The maximum size of a request; larger if a run reads files."""
         return MOST_BODY if any(map(media_of, self.runs.values())) else MOST_BYTES
 
-    def upload(self, asked: AskedUpload) -> dict[str, Any]:
+    def upload(self, body: UploadRequest) -> dict[str, Any]:
         """Hold an uploaded file in memory and describe it, with its id."""
-        (run,) = self.chosen(asked.runs[:1])
+        (run,) = self.chosen(body.runs[:1])
         if not (media := media_of(run)):
             raise UserError(f"{run.folder} reads texts, not files; type a text")
-        file = read_sent_file({"data": asked.data, "name": asked.name}, media)
+        file = read_sent_file({"data": body.data, "name": body.name}, media)
         check_places(run, file, LONGEST_SLOW)
         return dict(self.files.put(file, media))
 
@@ -174,21 +174,21 @@ class Inspector:
                 raise unknown("run", name, self.runs)
         return [self.runs[name] for name in names]
 
-    def view(self, name: str, asked: AskedLook) -> View:
+    def view(self, name: str, body: LookRequest) -> View:
         """The instrument's view; one that is too large to compute or to draw is refused."""
-        if not asked.beside:
-            options = self.checked(name, asked.runs, asked.options)
-            view = look(self.chosen(asked.runs), name, options)
+        if not body.beside:
+            options = self.checked(name, body.runs, body.options)
+            view = look(self.chosen(body.runs), name, options)
             check_parts(view.parts)
             return view
-        first = self.views(name, asked)[0]
+        first = self.views(name, body)[0]
         if isinstance(first, UserError):
             raise first
         return first
 
-    def views(self, name: str, asked: AskedLook) -> list[View | UserError]:
+    def views(self, name: str, body: LookRequest) -> list[View | UserError]:
         """The view of each column, or the error that refuses it: a refused column does not affect the others."""
-        columns = [(asked.runs, asked.options), *((column.runs, column.options) for column in asked.beside)]
+        columns = [(body.runs, body.options), *((column.runs, column.options) for column in body.beside)]
         results: dict[int, View | UserError] = {}
         checked: dict[int, dict[str, Any]] = {}
         for number, (runs, options) in enumerate(columns):
@@ -213,11 +213,11 @@ class Inspector:
         check_view_memory(name, self.chosen(runs), options)
         return options
 
-    def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
+    def look(self, name: str, body: LookRequest) -> dict[str, Any]:
         """The drawn view; with columns beside it, `views` of all, in which a refused one is its error."""
-        if not asked.beside:
-            return self.drawn(self.view(name, asked))
-        return {"views": [self.drawn_or_refused(view) for view in self.views(name, asked)]}
+        if not body.beside:
+            return self.drawn(self.view(name, body))
+        return {"views": [self.drawn_or_refused(view) for view in self.views(name, body)]}
 
     def drawn_or_refused(self, view: View | UserError) -> dict[str, Any]:
         try:
@@ -237,17 +237,17 @@ class Inspector:
             "facts": small(json_ready(view.facts)),
         }
 
-    def file(self, name: str, asked: AskedFile) -> str:
+    def file(self, name: str, body: FileRequest) -> str:
         """The instrument's view as a file."""
-        view = self.view(name, asked)
-        return WRITERS[f".{asked.format}"](view)
+        view = self.view(name, body)
+        return WRITERS[f".{body.format}"](view)
 
-    def step(self, asked: AskedStep) -> dict[str, Any]:
-        check_written_length(asked.text, LONGEST_QUICK)
-        (run,) = self.chosen(asked.runs[:1])
-        text = self.with_file("next", [run], {"text": asked.text})["text"]
+    def step(self, body: StepRequest) -> dict[str, Any]:
+        check_written_length(body.text, LONGEST_QUICK)
+        (run,) = self.chosen(body.runs[:1])
+        text = self.with_file("next", [run], {"text": body.text})["text"]
         check_view_memory("next", [run], {"text": text})
-        step = next_step(run, text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
+        step = next_step(run, text, body.chosen, into=body.into, off=body.off, top=body.top, seed=body.seed)
         drawn = None if step.drawn is None else step.drawn._asdict()
         return json_ready({**step._asdict(), "next": step.next._asdict(), "drawn": drawn})
 

@@ -34,7 +34,15 @@ from clew.serving.answering import (
     not_found,
     while_connected,
 )
-from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, AskedUpload, Inspector
+from clew.serving.inspector import (
+    QUICK_SECONDS,
+    FileRequest,
+    Inspector,
+    LookRequest,
+    PageRequest,
+    StepRequest,
+    UploadRequest,
+)
 from clew.serving.worker import Busy, Ended, Failed, Superseded, Worker
 
 log = logging.getLogger(__name__)
@@ -83,53 +91,53 @@ class Answers:
         return Response(self.files[name], media_type=KINDS[name.rpartition(".")[2]])
 
     async def runs(self, request: Request) -> Response:
-        return await self.told(lambda: self.answered(request, None, self.inspector.describe, DESCRIBING_SECONDS))
+        return await self.respond(lambda: self.answer(request, None, self.inspector.describe, DESCRIBING_SECONDS))
 
     async def look(self, request: Request) -> Response:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = read_section(AskedLook, await json_body(request))
-            return await self.answered(
-                request, asked, lambda: self.inspector.look(name, asked), self.inspector.seconds(name)
+            body = read_section(LookRequest, await json_body(request))
+            return await self.answer(
+                request, body, lambda: self.inspector.look(name, body), self.inspector.seconds(name)
             )
 
-        return await self.told(ask)
+        return await self.respond(ask)
 
     async def save(self, request: Request) -> Response:
         name = request.path_params["name"]
 
         async def ask() -> Response:
-            asked = read_section(AskedFile, await json_body(request))
-            if asked.format not in FILES:
-                raise unknown("format", asked.format, FILES)
-            content = await self.done(
-                request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name)
+            body = read_section(FileRequest, await json_body(request))
+            if body.format not in FILES:
+                raise unknown("format", body.format, FILES)
+            content = await self.run_work(
+                request, body, lambda: self.inspector.file(name, body), self.inspector.seconds(name)
             )
-            shown = {"content-disposition": f'attachment; filename="{name}.{asked.format}"'}
-            return Response(content.encode("utf-8", "replace"), media_type=FILES[asked.format], headers=shown)
+            shown = {"content-disposition": f'attachment; filename="{name}.{body.format}"'}
+            return Response(content.encode("utf-8", "replace"), media_type=FILES[body.format], headers=shown)
 
-        return await self.told(ask)
+        return await self.respond(ask)
 
     async def step(self, request: Request) -> Response:
         async def ask() -> Response:
-            asked = read_section(AskedStep, await json_body(request))
-            return await self.answered(request, asked, lambda: self.inspector.step(asked), QUICK_SECONDS)
+            body = read_section(StepRequest, await json_body(request))
+            return await self.answer(request, body, lambda: self.inspector.step(body), QUICK_SECONDS)
 
-        return await self.told(ask)
+        return await self.respond(ask)
 
     async def upload(self, request: Request) -> Response:
         async def ask() -> Response:
-            asked = read_section(AskedUpload, await json_body(request))
-            return await self.answered(request, asked, lambda: self.inspector.upload(asked), QUICK_SECONDS)
+            body = read_section(UploadRequest, await json_body(request))
+            return await self.answer(request, body, lambda: self.inspector.upload(body), QUICK_SECONDS)
 
-        return await self.told(ask)
+        return await self.respond(ask)
 
     async def held(self, request: Request) -> Response:
         async def ask() -> Response:
             return JSON(self.inspector.files.find(request.path_params["id"])[1])
 
-        return await self.told(ask)
+        return await self.respond(ask)
 
     async def content(self, request: Request) -> Response:
         """The bytes of a file, never in a form that a browser would display by itself."""
@@ -140,21 +148,23 @@ class Answers:
                 file.data, media_type="application/octet-stream", headers={"content-disposition": "attachment"}
             )
 
-        return await self.told(ask)
+        return await self.respond(ask)
 
-    async def answered(
-        self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float
+    async def answer(
+        self, request: Request, body: PageRequest | None, work: Callable[[], Any], seconds: float
     ) -> Response:
         began = time.perf_counter()
-        result = await self.done(request, asked, work, seconds)
+        result = await self.run_work(request, body, work, seconds)
         return JSON({**result, "seconds": round(time.perf_counter() - began, 4)})
 
-    async def done(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Any:
+    async def run_work(
+        self, request: Request, body: PageRequest | None, work: Callable[[], Any], seconds: float
+    ) -> Any:
         """The result of `work`, run by the worker; cancelled if the client disconnects."""
-        key = (asked.client, asked.place) if asked is not None and asked.client else None
-        return await while_connected(request, self.worker.do(work, key, seconds, 0 if asked is None else asked.number))
+        key = (body.client, body.place) if body is not None and body.client else None
+        return await while_connected(request, self.worker.do(work, key, seconds, 0 if body is None else body.number))
 
-    async def told(self, ask: Callable[[], Any]) -> Response:
+    async def respond(self, ask: Callable[[], Any]) -> Response:
         """The answer, or its error as one sentence."""
         try:
             return await ask()

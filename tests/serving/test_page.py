@@ -18,7 +18,7 @@ from clew.drawing.views import Note, View
 from clew.instruments import INSTRUMENTS
 from clew.instruments.instrument import Instrument
 from clew.runs.loaded import load_run
-from clew.serving.inspector import AskedStep, Inspector
+from clew.serving.inspector import Inspector, StepRequest
 from clew.serving.page import page_app
 from clew.serving.worker import Worker
 
@@ -109,7 +109,7 @@ def test_what_a_run_offers_is_described_so_that_no_script_asks_for_its_task(odd_
 
 def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folders: dict[str, Path]) -> None:
     inspector = Inspector([load_run(odd_folders["parser"], device="cpu")])
-    first = inspector.step(AskedStep(runs=("parser",), text="the thread was small"))
+    first = inspector.step(StepRequest(runs=("parser",), text="the thread was small"))
     likely = [
         token for token, share in zip(first["next"]["tokens"], first["next"]["probabilities"], strict=True) if share
     ]
@@ -119,7 +119,7 @@ def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folder
         match="answerer does not generate text token by token; use a model that continues a text or writes a target",
     ):
         Inspector([load_run(odd_folders["answerer"], device="cpu")]).step(
-            AskedStep(runs=("answerer",), text="the thread")
+            StepRequest(runs=("answerer",), text="the thread")
         )
 
 

@@ -21,7 +21,7 @@ from clew.runs.loaded import load_run
 from clew.serving import held_files
 from clew.serving.guard import MOST_BYTES
 from clew.serving.held_files import HeldFiles
-from clew.serving.inspector import AskedFile, AskedLook, AskedStep, AskedUpload, Inspector
+from clew.serving.inspector import FileRequest, Inspector, LookRequest, StepRequest, UploadRequest
 from clew.serving.page import page_app
 from clew.serving.sent_files import MOST_BODY
 from clew.serving.worker import Worker
@@ -55,7 +55,9 @@ def name_of(inspector: Inspector, task: str) -> str:
 
 def send(inspector: Inspector, task: str, data: bytes | None = None, name: str = "mine") -> dict[str, Any]:
     content = (FROZEN / task / FILES[task]).read_bytes() if data is None else data
-    return inspector.upload(AskedUpload(runs=(name_of(inspector, task),), data=b64encode(content).decode(), name=name))
+    return inspector.upload(
+        UploadRequest(runs=(name_of(inspector, task),), data=b64encode(content).decode(), name=name)
+    )
 
 
 @pytest.mark.parametrize("task", quickly(FILES, "captioning", "transcription"))
@@ -68,16 +70,16 @@ def test_every_instrument_sees_in_a_file_that_was_sent_what_it_sees_in_one_by_it
         if "text" not in INSTRUMENTS[instrument].options.model_fields or instrument in LONG:
             continue
         by_path = clew.look(run, instrument, text=str(FROZEN / task / FILES[task]))
-        by_file = inspector.view(instrument, AskedLook(runs=(name,), options={"text": file}))
+        by_file = inspector.view(instrument, LookRequest(runs=(name,), options={"text": file}))
         assert [type(part) for part in by_file.parts] == [type(part) for part in by_path.parts], instrument
         assert by_file.title == by_path.title
-    saved = inspector.file("levels", AskedFile(runs=(name,), options={"text": file}, format="svg"))
+    saved = inspector.file("levels", FileRequest(runs=(name,), options={"text": file}, format="svg"))
     assert saved.startswith("<svg")
 
 
 def test_a_captioner_writes_step_by_step_from_a_file(inspector: Inspector) -> None:
     file = send(inspector, "captioning")["file"]
-    found = inspector.step(AskedStep(runs=(name_of(inspector, "captioning"),), text=file))
+    found = inspector.step(StepRequest(runs=(name_of(inspector, "captioning"),), text=file))
     assert found["next"]["tokens"][0] == "a"
 
 
@@ -88,7 +90,7 @@ PATHS = ["0.png", str(FROZEN / "captioning" / "0.png"), "/etc/passwd", "file-0",
 def test_no_path_is_read(text: Any, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FROZEN / "captioning")
     with pytest.raises(UserError, match="the page only uploaded ones"):
-        inspector.look("caption", AskedLook(runs=(name_of(inspector, "captioning"),), options={"text": text}))
+        inspector.look("caption", LookRequest(runs=(name_of(inspector, "captioning"),), options={"text": text}))
 
 
 def test_runs_say_which_files_they_read_and_have_samples_that_can_be_looked_at_at_once(inspector: Inspector) -> None:
@@ -102,7 +104,7 @@ def test_runs_say_which_files_they_read_and_have_samples_that_can_be_looked_at_a
         samples = runs[name]["samples"]
         assert len(samples) == 3 and runs[name]["sample"] == samples[0]["file"]
         assert all(
-            inspector.look("levels", AskedLook(runs=(name,), options={"text": each["file"]}))["html"]
+            inspector.look("levels", LookRequest(runs=(name,), options={"text": each["file"]}))["html"]
             for each in samples
         )
     assert inspector.most_bytes == MOST_BODY and Inspector([small_run("gpt")]).most_bytes == MOST_BYTES
@@ -166,7 +168,7 @@ def test_what_is_wrong_with_a_request_is_said(app: Any, inspector: Inspector) ->
     for path in ("/api/files/file-0", "/api/files/file-0/content", "/api/files/%2e%2e%2fpage.py"):
         found = ask(app, path)
         assert found.status_code in (404, 422) and set(found.json()) == {"error"}
-    mixed = AskedLook(runs=(name, "gpt"), options={"text": send(inspector, "captioning")["file"]})
+    mixed = LookRequest(runs=(name, "gpt"), options={"text": send(inspector, "captioning")["file"]})
     with pytest.raises(UserError, match="reads files and .*gpt reads texts; look at them separately"):
         inspector.look("levels", mixed)
 
@@ -187,5 +189,5 @@ def test_the_file_that_was_asked_for_longest_ago_makes_room(monkeypatch: pytest.
 
 def test_a_view_of_a_file_is_plain_json(inspector: Inspector) -> None:
     file = send(inspector, "captioning", name="<i>.png")["file"]
-    found = inspector.look("caption", AskedLook(runs=(name_of(inspector, "captioning"),), options={"text": file}))
+    found = inspector.look("caption", LookRequest(runs=(name_of(inspector, "captioning"),), options={"text": file}))
     assert json.loads(json.dumps(found))["facts"]["picture"] == "<i>.png" and "<i>" not in found["html"]

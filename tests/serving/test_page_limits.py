@@ -12,7 +12,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.drawing.views import Note, Table
 from clew.inspection.heads import layers_with_heads
-from clew.serving.inspector import AskedLook, Column, Inspector
+from clew.serving.inspector import Column, Inspector, LookRequest
 from clew.serving.page import page_app
 from clew.serving.page_limits import MOST_MEMORY, check_parts, check_view_memory, memory
 from clew.serving.worker import Worker
@@ -75,7 +75,7 @@ def test_attention_that_would_take_gigabytes_is_refused_before_the_model_reads(m
             r"attention of heads takes about .* GB for this text, but a view of the page may take at most 4 GB; shorten"
         ),
     ):
-        Inspector([run]).view("attention", AskedLook(runs=("heads",), options={"text": "a " * 9_999}))
+        Inspector([run]).view("attention", LookRequest(runs=("heads",), options={"text": "a " * 9_999}))
 
 
 def test_the_estimate_grows_with_the_square_of_the_text_where_a_model_attends_and_with_the_text_where_not() -> None:
@@ -110,7 +110,7 @@ def test_a_picture_that_would_stop_a_browser_is_not_drawn() -> None:
 def test_a_column_that_would_take_too_much_is_refused_and_the_one_beside_it_is_shown() -> None:
     short, long = {"text": "the walls"}, {"text": "a " * 9_999}
     runs = [small_run("heads"), small_run("gpt")]
-    asked = AskedLook(runs=("gpt",), options=short, beside=(Column(runs=["heads"], options=long),))
+    asked = LookRequest(runs=("gpt",), options=short, beside=(Column(runs=["heads"], options=long),))
     shown, refused = Inspector(runs).look("attention", asked)["views"]
     assert shown["title"] == "Attention" and shown["html"]
     assert "attention of heads takes about" in refused["error"] and "html" not in refused

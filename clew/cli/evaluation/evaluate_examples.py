@@ -16,10 +16,10 @@ MOST_LABELS = 10
 def evaluate_examples(
     run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace
 ) -> int:
-    from clew.runs.evaluation import Asked, own_baselines, read_parts, score_part
+    from clew.runs.evaluation import EvaluationRequest, own_baselines, read_parts, score_part
 
     check_out(options)
-    request = Asked(files, settings, changed, options.streams, options.into, options.pivot)
+    request = EvaluationRequest(files, settings, changed, options.streams, options.into, options.pivot)
     config, parts = read_parts(run, request, say)
     baselines = own_baselines(run, Lines().encoding)
     scores = []

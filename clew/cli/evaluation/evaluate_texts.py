@@ -13,12 +13,12 @@ def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> i
     """Score the run's validation and test parts, with baselines, or files."""
     from clew.cli.options.lines import read_stdin
     from clew.data.files.text_files import TextString
-    from clew.runs.evaluation import Asked, own_baselines, read_parts, score_part
+    from clew.runs.evaluation import EvaluationRequest, own_baselines, read_parts, score_part
     from clew.tasks import TASKS
 
     notes: list[str] = []
     texts = [TextString(read_stdin()) if file == "-" else file for file in files]
-    config, parts = read_parts(run, Asked(texts, streams=options.streams), notes.append)
+    config, parts = read_parts(run, EvaluationRequest(texts, streams=options.streams), notes.append)
     if files and TASKS[config.task.name].learns.is_running and scores_tokens(run):
         score_tokens(run, files[0], "".join(*parts.values()), options)
         return 0
