@@ -28,9 +28,12 @@ environment variable CLEW_KEY sets the key.
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clew.cli.options.precision import add_precision
+
+if TYPE_CHECKING:
+    from clew.serving.service import Service
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -201,7 +204,7 @@ def new_key() -> str:
     return secrets.token_urlsafe(24)
 
 
-def read_training(service: Any) -> None:
+def read_training(service: "Service") -> None:
     """Compute the statistics of the training data; say so if it is not available."""
     from clew.cli.terminal.progress import say
     from clew.core.errors import UserError
