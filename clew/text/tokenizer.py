@@ -212,7 +212,7 @@ class Tokenizer:
     def check(self, text: str, what: str = "prompt") -> None:
         """Refuses a text with characters or words that the model does not know."""
         check_is_text(text, what)
-        if self.unknown is None:
+        if self.unknown is None or self.unknown not in self.encode(text):  # offsets take longer to find
             return
         unknown = self._unknown_parts(text)
         if unknown and self.kind == "character":
