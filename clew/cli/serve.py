@@ -26,6 +26,7 @@ environment variable CLEW_KEY sets the key.
 """
 
 import argparse
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -169,6 +170,9 @@ def run(options: argparse.Namespace) -> int:
                 say(f"  every request needs the header  Authorization: Bearer {key}")
 
         connections = Connections(most_connections(), on_close=service.count_closed)
+        # Every full collection would visit all objects of torch and of the runs, and hold up all requests for 0.1 s.
+        gc.collect()
+        gc.freeze()
         number = serve(guard, socket, ready, grace=GRACE, give_up=lambda: worker.close(0), connections=connections)
     worker.close()
     if number is None:
