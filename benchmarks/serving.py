@@ -4,9 +4,9 @@ own address. `benchmarks.serving_attacked` has the same under attack.
 Each client asks one thing after the other. Of the requests 1 % are broken off after a few milliseconds, and 1 % are
 larger than the server takes; the others have one text each, or now and then several. With --long some have other
 options besides, such as more to write. The server is a process of its own. What is printed: answers a second, their
-latency, the statuses of all answers, how many texts a call of the model answered, and the server's memory along the
-way. It ends with 1 where an answer is none that was to be expected, or the memory has grown by more than a tenth since
-the first fifth of the time.
+latency, the statuses of all answers, how many texts a call of the model answered, the server's processor time, and its
+memory along the way. It ends with 1 where an answer is none that was to be expected, or the memory has grown by more
+than a tenth since the first fifth of the time.
 
   python -m benchmarks.serving RUN --options '{"max_new": 20}' --long '{"max_new": 400}' --long-share 5
 """
@@ -127,9 +127,10 @@ def memory(process: int) -> float:
     )
 
 
-def processor_seconds(process: int) -> float:
-    """Of all threads of a process, which other processes on the machine change little."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+def processor_seconds(process: int, thread: int | None = None) -> float:
+    """Of one thread or all threads of a process, which other processes on the machine change little."""
+    place = Path(f"/proc/{process}") if thread is None else Path(f"/proc/{process}/task/{thread}")
+    fields = (place / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -225,11 +226,15 @@ if __name__ == "__main__":
     parser.add_argument("--long-share", type=float, default=5.0, help="per cent of requests that have --long")
     given = parser.parse_args()
     with serving(given.run, given.device) as (server, port, path):
-        before = processor_seconds(server.pid)
+        before, loop_before = processor_seconds(server.pid), processor_seconds(server.pid, server.pid)
         clients, sizes = asyncio.run(measure(server.pid, port, path, given))
         spent = processor_seconds(server.pid) - before
-        count = sum(len(latencies) for client in clients for latencies in client.latencies.values())
-        print(f"the server's processor time: {spent:.0f} s, {1e3 * spent / max(count, 1):.2f} ms an answer")
+        in_loop = processor_seconds(server.pid, server.pid) - loop_before  # the first thread runs the event loop
+        count = max(sum(len(latencies) for client in clients for latencies in client.latencies.values()), 1)
+        print(
+            f"the server's processor time: {spent:.0f} s, {1e3 * spent / count:.2f} ms an answer, of which"
+            f" {1e3 * in_loop / count:.2f} ms in the event loop (HTTP and JSON)"
+        )
         is_well = report(clients, sizes, asyncio.run(metrics(port)), given.seconds)
     print(f"ended by SIGTERM with {server.returncode}")
     sys.exit(0 if is_well and server.returncode == 143 else 1)

@@ -109,8 +109,10 @@ def put_rows(state: State, rows: Tensor, new: State) -> None:
     keys and values for more positions has, only the common part is written. Memory is unchanged."""
 
     def put(leaf: Tensor, part: Tensor) -> Tensor:
-        common = tuple(slice(min(sizes)) for sizes in zip(leaf.shape[1:], part.shape[1:], strict=True))
-        return leaf[(slice(None), *common)].index_copy_(0, rows, part[(slice(None), *common)].to(leaf.dtype))
+        if leaf.shape[1:] != part.shape[1:]:
+            common = (slice(None), *(slice(min(sizes)) for sizes in zip(leaf.shape[1:], part.shape[1:], strict=True)))
+            leaf, part = leaf[common], part[common]
+        return leaf.index_copy_(0, rows, part.to(leaf.dtype))
 
     map_state(put, state, new)
 

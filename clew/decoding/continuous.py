@@ -239,10 +239,9 @@ class Continuous:
         check_choice(wanted.choice)
         if not len(wanted.prompt):
             raise UserError("the prompt is empty; a row needs at least one token, such as the start token")
-        if any(not 0 <= token < self.stepper.vocabulary for token in wanted.prompt):
-            raise UserError(
-                f"the prompt has a token outside of the vocabulary, which has {self.stepper.vocabulary}: 0 and up"
-            )
+        vocabulary = self.stepper.vocabulary
+        if not 0 <= min(wanted.prompt) <= max(wanted.prompt) < vocabulary:
+            raise UserError(f"the prompt has a token outside of the vocabulary, which has {vocabulary}: 0 and up")
         if self.limit is not None and len(wanted.prompt) > self.limit:
             raise UserError(f"the prompt has {len(wanted.prompt)} tokens, and the model takes {self.limit}; shorten it")
         row = Row(wanted)

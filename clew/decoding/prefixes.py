@@ -21,6 +21,9 @@ from clew.core.types import State
 
 Overwritten = list[Tensor]
 
+TENSOR = 600
+"""Bytes that a tensor takes besides its numbers: most of an entry, if the model is a small recurrent one."""
+
 
 class Entry(NamedTuple):
     """One row's state after the block `digests[-1]`, and copies of its overwritten parts after each of the blocks."""
@@ -75,7 +78,8 @@ class Prefixes:
         blocks."""
         before = len(digests) - len(overwritten)
         new_digests = list(digests[before:])
-        size = sum(leaf.nbytes for leaf in (*leaves(state), *(leaf for copies in overwritten for leaf in copies)))
+        tensors = (*leaves(state), *(leaf for copies in overwritten for leaf in copies))
+        size = sum(leaf.nbytes + TENSOR for leaf in tensors)
         if not new_digests or size > self.most_bytes or new_digests[-1] in self.places:
             return
         key = new_digests[-1]

@@ -60,8 +60,8 @@ def takes_pairs(run: "Run") -> bool:
 
 def own_values(config: Config, options: type[Options]) -> dict[str, Any]:
     """Return the values of the options that the run's config also has."""
-    own = {**config.decoding.model_dump(), "seed": config.seed}
-    return {name: value for name, value in own.items() if name in options.model_fields}
+    own, fields = {**config.decoding.model_dump(), "seed": config.seed}, options.model_fields
+    return {name: value for name, value in own.items() if name in fields}
 
 
 def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ never a path. Rows of several requests with equal options may be answered by one
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from clew.core.errors import UserError, counted, shown
@@ -38,16 +39,20 @@ BYTES = 256
 
 @dataclass(frozen=True)
 class Call:
-    """A valid request. Calls with the same `key` may be answered together."""
+    """A valid request."""
 
     run: Run
     verb: str
     use: Use[Any, Any]
     options: Any
     rows: list[Any]
-    key: tuple[str, ...]
     is_stream: bool = False
     longest: int = LONGEST_TEXT
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """Calls with the same key may be answered together."""
+        return str(self.run.folder), self.verb, json.dumps(self.options.model_dump(mode="json"), sort_keys=True)
 
     @property
     def joins(self) -> bool:
@@ -117,15 +122,14 @@ def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST
             "stream needs one text, one sample, and method sample or greedy; beam search chooses only at the end"
         )
     rows = [row for row in rows for _ in range(samples)]
-    check_work(use, rows, options, options.model_copy(update=own_values(run.config, use.options)), longest)
-    key = (str(run.folder), verb, json.dumps(options.model_dump(mode="json"), sort_keys=True))
-    return Call(run, verb, use, options, rows, key, is_stream, longest)
+    check_work(run, use, rows, options, longest)
+    return Call(run, verb, use, options, rows, is_stream, longest)
 
 
-def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own_options: Any, longest: int) -> None:
-    """Refuse a request that would keep the model busy for minutes. `own_options` are the run's own options."""
-    work, most = num_generated(use, rows, options), max(MOST_WRITTEN, num_generated(use, rows[:1], own_options))
-    if work > most:
+def check_work(run: Run, use: Use[Any, Any], rows: Sequence[Any], options: Any, longest: int) -> None:
+    """Refuse a request that would keep the model busy for minutes."""
+    work = num_generated(use, rows, options)
+    if work > MOST_WRITTEN and work > (most := most_generated(run, use, rows[0], options)):
         raise UserError(
             f"{counted(len(rows), 'text')} with {counted(beams_of(options), 'beam')} may generate {work:,} tokens, but"
             f" a request may generate at most {most:,} (texts x samples x max_new x beams); ask for less, or send"
@@ -143,6 +147,13 @@ def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own_option
             f"{counted(len(rows), 'text')} with {counted(len(choices), 'choice')} each are {read:,} characters to read,"
             f" but a request may have at most {MOST_TEXTS * longest:,}; send several requests"
         )
+
+
+def most_generated(run: Run, use: Use[Any, Any], row: Any, options: Any) -> int:
+    """Return the maximum number of tokens that a request may generate: the run's own options may exceed MOST_WRITTEN
+    for one text."""
+    own_options = options.model_copy(update=own_values(run.config, use.options))
+    return max(MOST_WRITTEN, num_generated(use, [row], own_options))
 
 
 def beams_of(options: Any) -> int:

@@ -50,7 +50,7 @@ class Profile:
             if (confidence := use.watch.confidence(answer)) is not None:
                 self.confidences += 1
                 self.confidence += confidence
-        self.labels += labels
+        self.labels.update(labels)
         return labels
 
     def put(self, metrics: Metrics, run: str, of: str) -> None:

@@ -20,10 +20,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
@@ -43,7 +41,7 @@ from clew.serving.calls import LONGEST_TEXT, Call, call_of
 from clew.serving.flows import EVENTS, GONE, LINES, Flow
 from clew.serving.guard import MOST_BYTES
 from clew.serving.metrics import FAMILIES, Metrics
-from clew.serving.openai.routes import OpenAIRoutes
+from clew.serving.openai.routes import MODELS, OpenAIRoutes
 from clew.serving.profiles import Profile
 from clew.serving.routes import openapi_description
 from clew.serving.sent_files import MOST_BODY
@@ -52,6 +50,8 @@ from clew.serving.writing import Writer
 from clew.text.patterns import TokenizerFault
 
 log = logging.getLogger(__name__)
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 PREFIXES = 64 * 2**20
 """Bytes of each run's cache of common prompt prefixes."""
@@ -107,6 +107,13 @@ class Service:
             run.task.eval()  # permanently: batches interleave, so none may switch the mode
             for verb in run.uses:
                 self.routes[f"/{verb}" if len(self.runs) == 1 else f"/{name.strip('/')}/{verb}"] = (run, verb)
+        self.endpoints: dict[tuple[str, str], Endpoint] = {
+            ("GET", "/"): self.index,
+            ("GET", "/health"): self.health,
+            ("GET", "/metrics"): self.counts,
+            **self.openai.endpoints(),
+            **{("POST", path): self.answer for path in self.routes},
+        }
 
     @property
     def most_bytes(self) -> int:
@@ -118,15 +125,22 @@ class Service:
         """The number of requests that have not started."""
         return len(self.batcher.waiting) + sum(writer.num_waiting for writer in self.writers.values())
 
-    def app(self) -> Starlette:
-        routes = [
-            Route("/", self.index),
-            Route("/health", self.health),
-            Route("/metrics", self.counts),
-            *self.openai.routes(),
-            Route("/{path:path}", self.answer, methods=["GET", "POST"]),
-        ]
-        return Starlette(routes=routes, exception_handlers={404: self.missing, 405: method_not_allowed})
+    def app(self) -> Callable[..., Awaitable[None]]:
+        """The ASGI application. It finds the endpoint in a dictionary: matching patterns takes as long as parsing a
+        short request."""
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            request = Request(scope, receive)
+            response = await self.endpoint(request.method, scope["path"])(request)
+            await response(scope, receive, send)
+
+        return application
+
+    def endpoint(self, method: str, path: str) -> Endpoint:
+        method = "GET" if method == "HEAD" else method
+        if method == "GET" and path.startswith(MODELS):
+            return self.openai.models
+        return self.endpoints.get((method, path), self.refuse)
 
     async def index(self, request: Request) -> Response:
         return JSON(openapi_description(self.routes, self.version, self.most_bytes))
@@ -158,19 +172,15 @@ class Service:
                 profile.put(self.metrics, name, of)
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def missing(self, request: Request, error: Exception) -> Response:
+    async def refuse(self, request: Request) -> Response:
+        path = request.scope["path"]
+        if path in self.routes or path in self.openai.paths:
+            return await method_not_allowed(request, LookupError(path))
         known = few_of(["/", "/health", "/metrics", *self.routes, *self.openai.paths])
         return route_error(request, HTTPStatus.NOT_FOUND, f"there is nothing at this address; known: {known}")
 
     async def answer(self, request: Request) -> Response:
-        path = request.scope["path"]
-        if path in self.openai.paths:
-            return await method_not_allowed(request, LookupError(path))
-        if path not in self.routes:
-            return await self.missing(request, LookupError(path))
-        if request.method != "POST":
-            return await method_not_allowed(request, LookupError(path))
-        run, verb = self.routes[path]
+        run, verb = self.routes[request.scope["path"]]
         return await self.counted(lambda: self.names[id(run)], verb, self.answered(request, run, verb))
 
     async def counted(self, run: Callable[[], str], verb: str, answer: Awaitable[Response]) -> Response:

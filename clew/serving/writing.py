@@ -113,6 +113,8 @@ class Writer:
         self.streams = 0
         self.active: list[OpenRequest] = []
         """Requests with rows in the batch, now or later; used by the worker only."""
+        self.joining_requests: list[OpenRequest] = []
+        """Those with further rows to join."""
         self.owners: dict[Row, OpenRequest] = {}
         self.submitting: asyncio.Task[None] | None = None
         self.batch_lock = threading.Lock()
@@ -126,10 +128,13 @@ class Writer:
 
     async def answers(self, call: Call) -> list[Any]:
         """One answer per row."""
-        late = f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later"
-        async with aclosing(self.outputs(call, Answers(self, call), late)) as outputs:
-            answers: list[Any] = await anext(outputs)
+        request = self._join(OpenRequest(call, Answers(self, call)))
+        try:
+            late = f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later"
+            answers: list[Any] = await self._next_output(request, late)
             return answers
+        finally:
+            self._leave(request)
 
     async def stream(self, call: Call) -> AsyncIterator[str]:
         """The pieces of one continuation."""
@@ -141,26 +146,29 @@ class Writer:
             finally:
                 self.streams -= 1
 
-    async def outputs(self, call: Call, source: RequestRows, late: str | None = None) -> AsyncGenerator[Any, None]:
+    async def outputs(self, call: Call, source: RequestRows) -> AsyncGenerator[Any, None]:
         """Yield a request's outputs as soon as they are available. Its rows leave the batch when the caller stops
         iterating."""
         request = self._join(OpenRequest(call, source))
+        late = f"nothing was written for {self.seconds:g} seconds; try again later"
         try:
-            while True:
-                try:
-                    async with asyncio.timeout(self.seconds):
-                        output = await request.outputs.get()
-                except TimeoutError:
-                    raise Late(late or f"nothing was written for {self.seconds:g} seconds; try again later") from None
-                if isinstance(output, Completed):
-                    return
-                if isinstance(output, Exception):
-                    raise output
+            while not isinstance(output := await self._next_output(request, late), Completed):
                 yield output
         finally:
             self._leave(request)
 
     # In the server's loop
+
+    async def _next_output(self, request: OpenRequest, late: str) -> Any:
+        """Wait for the next output of a request, or raise its error. `late` is said when there is none in time."""
+        try:
+            async with asyncio.timeout(self.seconds):
+                output = await request.outputs.get()
+        except TimeoutError:
+            raise Late(late) from None
+        if isinstance(output, Exception):
+            raise output
+        return output
 
     def _join(self, request: OpenRequest) -> OpenRequest:
         if self.num_waiting >= self.queue:
@@ -225,15 +233,24 @@ class Writer:
     def _admit(self) -> None:
         """Let rows join: from each request its share, one row at a time in turn."""
         while self.arriving:
-            self.active.append(self.arriving.popleft())
+            request = self.arriving.popleft()
+            self.active.append(request)
+            self.joining_requests.append(request)
+        if not self.joining_requests:
+            return
         share = max(self.rows // max(len(self.active), 1), 1)
         room = READ_AT_ONCE
-        with_room = self._with_room(self.active, share)
+        with_room = self._with_room(self.joining_requests, share)
         while with_room and room > 0:
             for request in with_room:
                 room -= request.source.size(request.num_joined)
                 self._admit_row(request)
             with_room = self._with_room(with_room, share)
+        self.joining_requests = [
+            request
+            for request in self.joining_requests
+            if not request.is_done and request.num_joined < request.source.count
+        ]
 
     def _with_room(self, requests: list[OpenRequest], share: int) -> list[OpenRequest]:
         """Return the requests with further rows to join and fewer rows in the batch than their share."""

@@ -110,6 +110,9 @@ class Tokenizer:
         """The text of the ids. Exact for characters, BPE and Unigram; words are joined by single spaces."""
         if self.kind == "word":
             return self._join_words(ids)
+        if self._joins_tokens:
+            tokens, count = self.tokens, self.vocabulary
+            return "".join([tokens[i] for i in ids if i < count])
         if self._has_hidden:
             tokens = [self.token(i) for i in ids]
             if self.apart is not None and self._decodes_slowly:
@@ -212,7 +215,7 @@ class Tokenizer:
     def check(self, text: str, what: str = "prompt") -> None:
         """Refuses a text with characters or words that the model does not know."""
         check_is_text(text, what)
-        if self.unknown is None:
+        if self.unknown is None or self.unknown not in self.encode(text):  # offsets take longer to find
             return
         unknown = self._unknown_parts(text)
         if unknown and self.kind == "character":
@@ -273,6 +276,11 @@ class Tokenizer:
     @cached_property
     def _ids_of_characters(self) -> dict[str, int]:
         return {token: i for token, i in self.inner.get_vocab().items() if len(token) == 1}
+
+    @cached_property
+    def _joins_tokens(self) -> bool:
+        """Whether a text is its tokens joined, which takes the library three times as long."""
+        return self.kind == "character" and (self._description["decoder"] or {}).get("type") == "Fuse"
 
     def _look_up(self, text: str) -> list[int]:
         find, unknown = self._ids_of_characters.get, self.unknown

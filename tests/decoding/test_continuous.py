@@ -232,6 +232,12 @@ def test_prefixes_hold_so_many_bytes_and_the_oldest_go_first() -> None:
     assert none.bytes == 0 and not none.entries
 
 
+def test_the_bytes_of_a_prefix_count_what_small_tensors_take_besides_their_numbers() -> None:
+    prefixes, copies = Prefixes(8, 10**6), [torch.zeros(1) for _ in range(20)]
+    prefixes.put((torch.zeros(1),), [b"a"], [copies])
+    assert prefixes.bytes >= 21 * 500
+
+
 def test_a_long_row_does_not_hold_up_short_ones() -> None:
     stepper = Recurrent(VOCABULARY, seed=1, positions=4096)
     batch = Continuous(stepper, most_rows=2)

@@ -25,6 +25,12 @@ def test_decoding_gives_back_every_text_of_known_characters(text):
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@given(st.lists(st.integers(0, 40)))
+def test_characters_are_joined_as_the_library_joins_them(ids):
+    for tokenizer in (WHOLE[0], train_character("a<eos>\0\u0301")):
+        assert tokenizer.decode(ids) == tokenizer.inner.decode(ids, skip_special_tokens=False)
+
+
 @given(any_text)
 def test_decoding_gives_back_every_text_where_nothing_is_unknown(text):
     for tokenizer in WHOLE[1:]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -35,7 +36,7 @@ class MemberError(ValueError):
 def read_section(kind: type[S], values: Mapping[str, Any], of: str = "", spell: Callable[[str], str] = str) -> S:
     """Build a section from plain Python or JSON values; a list is accepted for a tuple. A mistake raises a one-sentence
     UserError, which starts with `of`, the name of what the section belongs to. `spell` writes a field's name."""
-    tuples = {name for name, field in kind.model_fields.items() if takes_tuple(field.annotation)}
+    tuples = tuple_fields(kind)
     try:
         return kind(
             **{
@@ -46,6 +47,12 @@ def read_section(kind: type[S], values: Mapping[str, Any], of: str = "", spell: 
     except ValidationError as error:
         sentence = explain(error, kind, spell=spell)
         raise UserError(f"{of}: {sentence}" if of else sentence) from None
+
+
+@cache
+def tuple_fields(kind: type[Section]) -> frozenset[str]:
+    """Return the names of the fields that take a tuple."""
+    return frozenset(name for name, field in kind.model_fields.items() if takes_tuple(field.annotation))
 
 
 def takes_tuple(annotation: Any) -> bool:

@@ -13,14 +13,13 @@ import json
 import secrets
 import struct
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of, named
 from clew.runs.loaded import Run
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     from clew.serving.service import Service
 
 LARGEST_SEED = 2**31
+MODELS = f"{OPENAI}models/"
+"""The prefix of the address of one model."""
 
 
 class NoModel(UserError):
@@ -82,22 +83,19 @@ class OpenAIRoutes:
         ]
         return [f"{OPENAI}{name}" for name in (*names, *(("models",) if names else ()))]
 
-    def routes(self) -> list[Route]:
+    def endpoints(self) -> dict[tuple[str, str], Callable[[Request], Awaitable[Response]]]:
+        """The endpoints by method and path."""
         handlers: dict[str, Callable[..., Any]] = {
             "completions": self.completions,
             "chat/completions": self.chats,
             "embeddings": self.embeddings,
         }
-        return [
-            Route(f"{OPENAI}models", self.models),
-            Route(f"{OPENAI}models/{{name:path}}", self.models),
-            *(
-                Route(f"{OPENAI}{name}", self.route(name, answer), methods=["POST"])
-                for name, answer in handlers.items()
-            ),
-        ]
+        return {
+            ("GET", f"{OPENAI}models"): self.models,
+            **{("POST", f"{OPENAI}{name}"): self.route(name, answer) for name, answer in handlers.items()},
+        }
 
-    def route(self, name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+    def route(self, name: str, answer: Callable[..., Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             body: dict[str, Any] = {}
 
@@ -121,8 +119,9 @@ class OpenAIRoutes:
         return name if isinstance(name, str) and name in self.service.runs else ""
 
     async def models(self, request: Request) -> Response:
-        names = sorted({*self.writing, *self.embedding})
-        if (name := request.path_params.get("name")) is not None:
+        names, path = sorted({*self.writing, *self.embedding}), request.scope["path"]
+        if path.startswith(MODELS):
+            name = path.removeprefix(MODELS)
             return JSON(self.model(name)) if name in names else self.error_response(no_model(name, names))
         return JSON({"object": "list", "data": [self.model(name) for name in names]})
 

@@ -74,11 +74,9 @@ def wanted_of(task: "LanguageModel", tokens: Sequence[int], options: WritingOpti
         options.temperature,
         options.top_k,
         options.top_p,
-        banned_end(task.tokenizer, options.decoding),
+        banned_end(task.tokenizer, options),
     )
-    return Wanted(
-        tokens, options.max_new, tuple(ends_of(task.tokenizer, options.decoding)), choice, options.seed, number - 1
-    )
+    return Wanted(tokens, options.max_new, tuple(ends_of(task.tokenizer, options)), choice, options.seed, number - 1)
 
 
 def answer_of(task: "LanguageModel", row: TextRow, tokens: Sequence[int], log_prob: float) -> list[Generated]:
