@@ -4,12 +4,14 @@ Knows no model.
 A prompt is read in blocks of tokens, and reading can resume at the end of any block. An entry holds the state after the
 last whole block of a prompt. Parts of a state that can be rewound (`core.rewinding`), such as a buffer of keys and
 values, serve every shorter prefix too; parts that each step overwrites, such as the state of an LSTM, are copied for
-every block. When more than `most_bytes` are held, the least recently used entries are dropped.
+every block. When more than `most_bytes` are held, the least recently used entries are dropped. Entries lie side by side
+in slabs, whose bytes count.
 """
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -18,22 +20,35 @@ from torch import Tensor
 from clew.core.rewinding import REWIND
 from clew.core.state import leaves, map_parts, map_tree, with_leaves
 from clew.core.types import State
+from clew.decoding.slabs import Place, Slabs
 
 Overwritten = list[Tensor]
 
-TENSOR = 600
-"""Bytes that a tensor takes besides its numbers: most of an entry, if the model is a small recurrent one."""
+SLAB = 2**20
+"""Bytes of a slab, if that is at most a sixteenth of the cache."""
+NOTHING = torch.empty(0)
+"""Stands for a tensor of a state in the outline of the state."""
 
 
 class Entry(NamedTuple):
     """One row's state after the block `digests[-1]`, and copies of its overwritten parts after each of the blocks."""
 
-    state: State
+    outline: State
+    """The state with `NOTHING` for each of its tensors, which are at `tensors`."""
+    tensors: list[Place]
     digests: list[bytes]
-    overwritten: list[Overwritten]
+    overwritten: list[list[Place]]
     before: int
     """Number of blocks before the first of `digests`."""
-    bytes: int
+
+    @property
+    def state(self) -> State:
+        return with_leaves(self.outline, (place.tensor for place in self.tensors))
+
+    def places(self) -> Iterator[Place]:
+        yield from self.tensors
+        for copies in self.overwritten:
+            yield from copies
 
 
 class Prefixes:
@@ -43,11 +58,16 @@ class Prefixes:
     def __init__(self, block: int, most_bytes: int):
         self.block = block
         self.most_bytes = most_bytes
-        self.bytes = 0
+        self.slabs = Slabs(min(SLAB, most_bytes // 16))
         self.hits = 0
         self.entries: OrderedDict[bytes, Entry] = OrderedDict()
         self.places: dict[bytes, tuple[bytes, int]] = {}
         """From the digest of a block to its entry and its index there."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes that are held."""
+        return self.slabs.bytes
 
     def digests(self, tokens: Sequence[int]) -> list[bytes]:
         """Return a digest of all tokens up to the end of each whole block."""
@@ -67,32 +87,40 @@ class Prefixes:
                 key, number = place
                 self.entries.move_to_end(key)
                 entry = self.entries[key]
-                return count, rewound(entry.state, (entry.before + number + 1) * self.block, entry.overwritten[number])
+                overwritten = [place.tensor for place in entry.overwritten[number]]
+                return count, rewound(entry.state, (entry.before + number + 1) * self.block, overwritten)
         return None
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self.places
 
     def put(self, state: State, digests: Sequence[bytes], overwritten: Sequence[Overwritten]) -> None:
-        """Hold one row's state after its last block; nobody else may write to it. `overwritten` belongs to the last
-        blocks."""
+        """Hold a copy of one row's state after its last block. `overwritten` belongs to the last blocks."""
         before = len(digests) - len(overwritten)
         new_digests = list(digests[before:])
-        tensors = (*leaves(state), *(leaf for copies in overwritten for leaf in copies))
-        size = sum(leaf.nbytes + TENSOR for leaf in tensors)
+        size = sum(leaf.nbytes for leaf in (*leaves(state), *(leaf for copies in overwritten for leaf in copies)))
         if not new_digests or size > self.most_bytes or new_digests[-1] in self.places:
             return
         key = new_digests[-1]
-        self.entries[key] = Entry(state, new_digests, list(overwritten), before, size)
-        self.bytes += size
+        self.entries[key] = Entry(
+            with_leaves(state, repeat(NOTHING)),
+            self.copy(leaves(state)),
+            new_digests,
+            [self.copy(copies) for copies in overwritten],
+            before,
+        )
         for number, digest in enumerate(new_digests):
             self.places.setdefault(digest, (key, number))
-        while self.bytes > self.most_bytes:
+        while self.num_bytes > self.most_bytes and self.entries:
             self.drop_oldest()
+
+    def copy(self, tensors: Iterable[Tensor]) -> list[Place]:
+        return [self.slabs.put(tensor) for tensor in tensors]
 
     def drop_oldest(self) -> None:
         key, entry = self.entries.popitem(last=False)
-        self.bytes -= entry.bytes
+        for place in entry.places():
+            self.slabs.drop(place)
         for digest in entry.digests:
             if self.places[digest][0] == key:
                 del self.places[digest]
@@ -133,9 +161,9 @@ def rewound(state: State, length: int, overwritten: Overwritten) -> State:
 
 
 def cut_state(fresh: State, state: State) -> State:
-    """Cut a state to the shapes of a fresh one, and copy it."""
+    """Cut a state to the shapes of a fresh one. The tensors share memory with the state."""
 
     def cut(leaf: Tensor, whole: Tensor) -> Tensor:
-        return whole[(slice(None), *(slice(size) for size in leaf.shape[1:]))].clone()
+        return whole[(slice(None), *(slice(size) for size in leaf.shape[1:]))]
 
     return map_tree(cut, fresh, state)
