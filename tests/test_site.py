@@ -223,6 +223,7 @@ def test_the_search_finds_a_class_by_its_name(address, browser):
     with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
         page = context.new_page()
         page.goto(address)
+        page.wait_for_load_state("networkidle")  # keys that come before the page's script are lost
         page.keyboard.press("Control+k")
         page.keyboard.type("ChildSumTreeLSTM")
         page.wait_for_selector("a[href*='api/layers']:has-text('ChildSumTreeLSTM')")

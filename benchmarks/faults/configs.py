@@ -139,12 +139,12 @@ def run(count: int, seed: int, watch: Watch = watched) -> Result:
 
 @contextmanager
 def pretended_memory() -> Iterator[None]:
-    before = memory.LIGHT, memory.machine_memory
-    memory.LIGHT, memory.machine_memory = LARGEST // 10, lambda device: LARGEST
+    before = memory.SMALL, memory.machine_memory
+    memory.SMALL, memory.machine_memory = LARGEST // 10, lambda device: LARGEST
     try:
         yield
     finally:
-        memory.LIGHT, memory.machine_memory = before
+        memory.SMALL, memory.machine_memory = before
 
 
 def attempt(case: Case) -> str:

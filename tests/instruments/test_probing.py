@@ -72,7 +72,7 @@ def test_the_untrained_model_of_an_untrained_run_tells_the_same() -> None:
     assert [line.split()[0] for line in lines[2:8]] == ["embedding", "layer", "sum", "all", "learned", "most"]
     assert sum("*" in line for line in lines) == 1
     assert (
-        "accuracy in telling 2 labels of sentences (30 train, 30 valid, 30 test); differences below about 17"
+        "accuracy in predicting 2 labels of sentences (30 train, 30 valid, 30 test); differences below about 17"
         in lines[-2]
     )
     assert re.fullmatch(r"sentiment-sample: the learned mix is embedding [01]\.\d\d, layer 1 [01]\.\d\d", lines[-1])

@@ -80,7 +80,7 @@ def test_boxes_and_phrases_are_typed_and_stay_where_the_view_is_opened_again(pag
     page.set_input_files("#text", WRITER.parent / "1.png")
     page.wait_for_selector("text=give their boxes")
     page.fill("#option-boxes", "[[6, 2, 11, 7], [7, 9, 12, 14]]")
-    page.wait_for_selector("text=attends to a phrase for each region")
+    page.wait_for_selector("text=needs a phrase for each region")
     page.fill("#option-phrases", "a red square, a green square")
     page.wait_for_selector(".panel .about:has-text('a red square is above')")
     assert page.locator(".steps >> nth=0 >> .region").count() == 2
