@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from clew.cli.main import main
 from clew.runs.folder.run_files import WEIGHTS
 from clew.runs.loaded import Run, load_run
-from clew.serving.inspector import AskedLook, Inspector
+from clew.serving.inspector import Inspector, LookRequest
 from clew.serving.service import Service
 from clew.serving.worker import Worker
 from clew.tasks import TASKS
@@ -229,7 +229,7 @@ def test_the_page_lists_it_with_what_it_offers(trained: Trained) -> None:
         "beam",
         "surprisal",
     } & fitting
-    shown = inspector.look("levels", AskedLook(runs=(run["name"],), options={"text": GOOD}))
+    shown = inspector.look("levels", LookRequest(runs=(run["name"],), options={"text": GOOD}))
     assert shown["title"] == "Levels" and "<svg" in shown["html"]
 
 

@@ -25,7 +25,7 @@ from clew.layers.shapes.grid_lstm import GridLSTM
 from clew.models import MODELS
 from clew.recipes.running import run_recipe
 from clew.runs.loaded import Run
-from clew.serving.inspector import AskedLook, AskedStep, Inspector
+from clew.serving.inspector import Inspector, LookRequest, StepRequest
 from clew.sources.picture_inputs import PatchesReader
 from clew.sources.sounds import LogMelReader
 from clew.tasks.offers import ModelInput
@@ -180,10 +180,10 @@ def test_a_page_reads_no_file_that_a_request_names(frozen: Callable[[str], Run])
         " attribution cap"
     )
     with pytest.raises(UserError, match=refused):
-        inspector.look("attribution", AskedLook(runs=(name,), options={"text": "captioning/0.png"}))
+        inspector.look("attribution", LookRequest(runs=(name,), options={"text": "captioning/0.png"}))
     with pytest.raises(UserError, match="the page only uploaded ones"):
-        inspector.step(AskedStep(runs=(name,), text="captioning/0.png"))
-    assert inspector.look("curves", AskedLook(runs=(name,)))["title"] == "Learning curves"
+        inspector.step(StepRequest(runs=(name,), text="captioning/0.png"))
+    assert inspector.look("curves", LookRequest(runs=(name,)))["title"] == "Learning curves"
 
 
 def test_an_attribution_over_a_picture_is_drawn_over_it(frozen: Callable[[str], Run], tmp_path: Path) -> None:

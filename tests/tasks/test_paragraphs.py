@@ -22,7 +22,7 @@ from clew.laws.cases import Sizes
 from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_task_case, collated
 from clew.metrics.captioning import corpus_values
 from clew.recipes.running import run_recipe
-from clew.serving.inspector import AskedLook, AskedUpload, Inspector
+from clew.serving.inspector import Inspector, LookRequest, UploadRequest
 from clew.serving.service import Service
 from clew.serving.worker import Worker
 from clew.tasks.captioning import CAPTIONING
@@ -199,14 +199,14 @@ def test_boxes_that_cannot_be_looked_at_are_refused(boxes, told, run, capsys):
 def test_a_page_looks_at_a_picture_with_its_boxes(run, examples):
     inspector = Inspector([clew.load(run / "run", device="cpu")])
     data = b64encode((run / "3.png").read_bytes()).decode()
-    file = inspector.upload(AskedUpload(runs=("run",), data=data, name="mine.png"))["file"]
+    file = inspector.upload(UploadRequest(runs=("run",), data=data, name="mine.png"))["file"]
     boxes, phrases = (each.partition("=")[2] for each in boxes_and_phrases(examples[3]))
     found = inspector.look(
-        "caption", AskedLook(runs=("run",), options={"text": file, "boxes": boxes, "phrases": phrases.split(",")})
+        "caption", LookRequest(runs=("run",), options={"text": file, "boxes": boxes, "phrases": phrases.split(",")})
     )
     assert found["about"].startswith(f"{examples[3].target!r} for mine.png")
     with pytest.raises(UserError, match="mine.png: this model reads the regions of a picture; give their boxes"):
-        inspector.look("caption", AskedLook(runs=("run",), options={"text": file}))
+        inspector.look("caption", LookRequest(runs=("run",), options={"text": file}))
 
 
 def test_a_sample_of_the_page_has_its_boxes(run):
@@ -218,7 +218,7 @@ def test_a_sample_of_the_page_has_its_boxes(run):
         box[0] for box in file.boxes
     )
     options = {"text": sample, "phrases": ["a thing"] * len(file.boxes)}
-    assert 'class="region mark"' in inspector.look("caption", AskedLook(runs=("run",), options=options))["html"]
+    assert 'class="region mark"' in inspector.look("caption", LookRequest(runs=("run",), options=options))["html"]
 
 
 def test_sentences_over_a_grid_look_at_its_rows_and_columns(run, tmp_path):
