@@ -35,7 +35,7 @@ def test_unknown_tokens_and_predicted_characters_are_counted(tmp_path):
     assert encode_corpus(TextString("cat"), train_character(TEXT), tmp_path).num_target_characters == 2
 
 
-def test_documents_are_parted_by_the_end(tmp_path):
+def test_documents_are_separated_by_the_end_token(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(name)
     source = find_text(tmp_path)
@@ -51,7 +51,7 @@ def test_large_vocabularies_take_four_bytes(tmp_path):
     assert corpus.tokens.dtype == np.uint32 and np.asarray(corpus.tokens).tolist() == [2, 2**16 + 1]
 
 
-def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path, monkeypatch):
+def test_an_unwritable_cache_is_reported_with_a_remedy(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     message = (
         "the encoded text cannot be stored in .*cache: {}; free some space, make the folder writable, "
@@ -69,24 +69,24 @@ def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path, monkeypa
     assert not list((tmp_path / "cache").rglob("*.tokens"))
 
 
-def test_progress_is_told_in_characters(tmp_path):
-    told = []
+def test_progress_is_reported_in_characters(tmp_path):
+    calls = []
     encode_corpus(
-        TextString(TEXT), train_character(TEXT), tmp_path, progress=lambda done, total: told.append((done, total))
+        TextString(TEXT), train_character(TEXT), tmp_path, progress=lambda done, total: calls.append((done, total))
     )
-    assert told[-1] == (len(TEXT), len(TEXT))
+    assert calls[-1] == (len(TEXT), len(TEXT))
 
 
 @pytest.fixture
 def cached(tmp_path):
-    """Encodes the text into the cache, and says whether that was new work."""
+    """Encode the text into the cache, and return whether it had to be encoded anew."""
     tokenizer = train_character(TEXT)
 
     def encode(text=TEXT, tokenizer=tokenizer):
-        told = []
-        corpus = encode_corpus(TextString(text), tokenizer, tmp_path, progress=lambda *done: told.append(done))
+        calls = []
+        corpus = encode_corpus(TextString(text), tokenizer, tmp_path, progress=lambda *done: calls.append(done))
         assert np.asarray(corpus.tokens).tolist() == tokenizer.encode(text)
-        return bool(told)
+        return bool(calls)
 
     return encode
 
@@ -96,7 +96,7 @@ def test_a_second_encoding_is_found_in_the_cache(cached, tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*.*")) == ["000000.tokens", "index.json"]
 
 
-def test_another_text_or_another_tokenizer_is_encoded_anew(cached):
+def test_a_changed_text_or_tokenizer_is_encoded_again(cached):
     cached()
     assert cached(TEXT[:-1])
     assert cached(tokenizer=train_character(TEXT + "€"))
@@ -132,13 +132,13 @@ def drop_a_field(path):
         (".json", lambda path: path.unlink()),
     ],
 )
-def test_a_damaged_encoding_is_made_again(cached, tmp_path, suffix, damage):
+def test_a_damaged_encoding_is_replaced(cached, tmp_path, suffix, damage):
     cached()
     damage(next(tmp_path.rglob(f"*{suffix}")))
     assert [cached(), cached()] == [True, False]
 
 
-def test_what_is_broken_off_leaves_nothing_behind(tmp_path):
+def test_an_interrupted_encoding_leaves_no_tokens(tmp_path):
     def interrupt(done, total):
         raise KeyboardInterrupt
 
@@ -153,7 +153,7 @@ def test_a_text_without_tokens_is_refused(tmp_path):
         encode_corpus(TextString("   "), train_word(TEXT), tmp_path)
 
 
-def test_a_document_of_white_space_is_its_end_alone(tmp_path):
+def test_a_document_of_white_space_encodes_to_only_the_end_token(tmp_path):
     (tmp_path / "a.txt").write_text("  ", encoding="utf-8")
     (tmp_path / "b.txt").write_text("the cat", encoding="utf-8")
     corpus = encode_corpus(
@@ -163,7 +163,7 @@ def test_a_document_of_white_space_is_its_end_alone(tmp_path):
 
 
 class Rewritten:
-    """A text that is another the second time it is read."""
+    """A text that differs each time it is read."""
 
     def __init__(self, *texts):
         self.texts = list(texts)

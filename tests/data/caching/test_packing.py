@@ -21,31 +21,31 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_value_comes_back_equal_and_of_the_same_types(value):
+def test_unpacking_restores_values_and_their_types(value):
     packer = Packer()
     row = packer.pack(value)
-    again = Unpacker(packer.classes).unpack(row)
-    assert again == value
-    assert repr(again) == repr(value)
+    unpacked = Unpacker(packer.classes).unpack(row)
+    assert unpacked == value
+    assert repr(unpacked) == repr(value)
 
 
-def test_arrays_come_back_with_their_type_and_shape():
+def test_unpacking_restores_arrays_with_type_and_shape():
     packer = Packer()
     for array in (np.array([[1, 2], [3, 4]]), np.zeros((0, 2), np.int32), np.array([True, False])):
-        again = Unpacker(packer.classes).unpack(packer.pack(array))
-        assert again.dtype == array.dtype
-        assert again.shape == array.shape
-        assert (again == array).all()
+        unpacked = Unpacker(packer.classes).unpack(packer.pack(array))
+        assert unpacked.dtype == array.dtype
+        assert unpacked.shape == array.shape
+        assert (unpacked == array).all()
 
 
-def test_classes_have_the_codes_in_which_they_were_met():
+def test_classes_are_numbered_in_order_of_first_use():
     packer = Packer()
     rows = [packer.pack(value) for value in VALUES[:3]]
     assert [kind.__name__ for kind in packer.classes] == ["Question", "Answer", "Sentence", "EncodedWords"]
     assert [Unpacker(packer.classes).unpack(row) for row in rows] == VALUES[:3]
 
 
-def test_what_is_not_made_of_strings_and_numbers_cannot_be_packed():
+def test_values_not_made_of_strings_and_numbers_cannot_be_packed():
     class Local(NamedTuple):
         text: str
 
@@ -65,7 +65,7 @@ def test_what_is_not_made_of_strings_and_numbers_cannot_be_packed():
             Packer().pack(value)
 
 
-def test_a_class_whose_fields_have_changed_is_another():
+def test_a_class_with_changed_fields_is_not_recognised():
     name = class_name(Sentence)
     assert class_named(name) is Sentence
     assert class_named(name.replace("words,tags", "tags,words")) is None

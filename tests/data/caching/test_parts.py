@@ -25,7 +25,7 @@ PAIRS_OF_TEXT = [Pair(f"source {number}", f"target {'x' * (number % 7)}", f"file
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch, tmp_path):
-    """Parts are on disk from a few examples on, and several blocks long."""
+    """Store even small parts on disk, in several blocks."""
     monkeypatch.setattr(parts_of_data, "LARGE", 2**11)
     monkeypatch.setattr(parts_of_data, "MEASURED", 1)
     monkeypatch.setattr(parts_of_data, "BLOCK", 32)
@@ -43,11 +43,11 @@ def table(tmp_path):
     return path
 
 
-def left_in(cache: Path) -> list[str]:
+def partial_files(cache: Path) -> list[str]:
     return [path.name for path in cache.glob("*.partial*")]
 
 
-def test_many_examples_are_on_disk_and_few_in_a_list(tmp_path):
+def test_many_examples_are_stored_on_disk_and_few_in_a_list(tmp_path):
     assert gather(iter(PAIRS_OF_TEXT[:5])) == PAIRS_OF_TEXT[:5]
     part = gather(iter(PAIRS_OF_TEXT))
     assert isinstance(part, Part)
@@ -59,27 +59,27 @@ def test_many_examples_are_on_disk_and_few_in_a_list(tmp_path):
         part[300]
 
 
-def test_the_folder_of_a_part_that_is_not_kept_goes_with_it(tmp_path):
+def test_the_folder_of_a_temporary_part_is_deleted_with_it(tmp_path):
     part = gather(iter(PAIRS_OF_TEXT))
-    assert left_in(tmp_path / "cache")
+    assert partial_files(tmp_path / "cache")
     del part
-    assert not left_in(tmp_path / "cache")
+    assert not partial_files(tmp_path / "cache")
 
 
-def test_an_example_that_cannot_be_packed_brings_all_back_into_a_list(tmp_path):
+def test_one_unpackable_example_keeps_all_examples_in_a_list(tmp_path):
     odd = Pair("x", "y", id=object())
     assert gather(iter([*PAIRS_OF_TEXT, odd, *PAIRS_OF_TEXT])) == [*PAIRS_OF_TEXT, odd, *PAIRS_OF_TEXT]
-    assert not left_in(tmp_path / "cache")
+    assert not partial_files(tmp_path / "cache")
 
 
-def test_some_of_a_part_are_those_of_a_list():
+def test_a_selection_from_a_part_equals_that_from_a_list():
     part, rows = gather(iter(PAIRS_OF_TEXT)), np.array([3, 299, 5])
     some = examples_at(part, rows)
     assert list(some) == examples_at(PAIRS_OF_TEXT, rows)
     assert list(examples_at(some, np.array([2, 0]))) == [PAIRS_OF_TEXT[5], PAIRS_OF_TEXT[3]]
 
 
-def test_a_part_is_split_as_a_list_is():
+def test_a_part_on_disk_is_split_like_a_list():
     labels = [f"label {number % 3}" for number in range(300)]
     by_text = {pair.source: label for pair, label in zip(PAIRS_OF_TEXT, labels, strict=True)}
     options = {"seed": 3, "valid_fraction": 0.2, "test_fraction": 0.1, "stratify": lambda pair: by_text[pair.source]}
@@ -90,18 +90,20 @@ def test_a_part_is_split_as_a_list_is():
     assert {name: list(part) for name, part in on_disk.items()} == in_memory
 
 
-def test_parts_are_read_once_and_then_found_with_what_was_passed_over(table, monkeypatch):
+def test_cached_parts_are_loaded_with_their_notes_of_skipped_records(table, monkeypatch):
     first, second = Notes(), Notes()
     data = PairsData(train=str(table))
-    read = PAIRS.read(data, 1, first)
+    parts = PAIRS.read(data, 1, first)
     monkeypatch.setattr("clew.data.kinds.pairs.read_pairs", lambda *args, **options: pytest.fail("read again"))
-    found = PAIRS.read(data, 1, second)
-    assert {name: list(part) for name, part in found.items()} == {name: list(part) for name, part in read.items()}
-    assert all(isinstance(part, Part) for part in found.values())
+    cached_parts = PAIRS.read(data, 1, second)
+    assert {name: list(part) for name, part in cached_parts.items()} == {
+        name: list(part) for name, part in parts.items()
+    }
+    assert all(isinstance(part, Part) for part in cached_parts.values())
     assert first.report() == second.report() != []
 
 
-def test_another_seed_another_setting_and_a_changed_file_are_read_anew(table):
+def test_another_seed_setting_or_file_content_is_read_again(table):
     def key(**changed):
         seed = changed.pop("seed", 1)
         return PAIRS.read(PairsData(train=str(table), **changed), seed)["train"].key
@@ -113,7 +115,7 @@ def test_another_seed_another_setting_and_a_changed_file_are_read_anew(table):
     assert key() == key()
 
 
-def test_small_data_leave_nothing_in_the_cache(table, tmp_path):
+def test_small_data_are_not_cached(table, tmp_path):
     table.write_text("source\ttarget\na\tb\nc\td\ne\tf\n", encoding="utf-8")
     assert isinstance(PAIRS.read(PairsData(train=str(table)), 1)["train"], list)
     assert not list((tmp_path / "cache").glob("*"))
@@ -121,7 +123,7 @@ def test_small_data_leave_nothing_in_the_cache(table, tmp_path):
 
 @pytest.mark.parametrize("name", ["0/rows", "0/starts", "train.numbers", "index.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-def test_damage_is_found_and_the_file_read_again(table, tmp_path, name, damage):
+def test_damaged_caches_are_detected_and_read_again(table, tmp_path, name, damage):
     data = PairsData(train=str(table))
     expected = list(PAIRS.read(data, 1)["train"])
     (place,) = (path.parent for path in (tmp_path / "cache").glob("*/index.json"))
@@ -134,10 +136,10 @@ def test_damage_is_found_and_the_file_read_again(table, tmp_path, name, damage):
     assert load_parts(place) is None
     assert list(PAIRS.read(data, 1)["train"]) == expected
     assert load_parts(place) is not None
-    assert not left_in(tmp_path / "cache")
+    assert not partial_files(tmp_path / "cache")
 
 
-def test_an_interrupted_reading_leaves_nothing(tmp_path):
+def test_interrupted_reading_leaves_no_files(tmp_path):
     def interrupted():
         yield from PAIRS_OF_TEXT
         raise KeyboardInterrupt
@@ -147,20 +149,20 @@ def test_an_interrupted_reading_leaves_nothing(tmp_path):
     assert not list((tmp_path / "cache").glob("*"))
 
 
-def test_what_a_killed_process_left_is_removed_at_once_and_of_another_host_after_some_days(tmp_path):
+def test_leftovers_of_killed_processes_are_removed_and_of_other_hosts_after_days(tmp_path):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         killed = pool.apply(stores.folder_aside, (tmp_path / "cache",))
     own = stores.folder_aside(tmp_path / "cache")
-    recent, left = (own.with_name(f"1@elsewhere@{name}.partial-rows") for name in ("recent", "left"))
+    recent, old = (own.with_name(f"1@elsewhere@{name}.partial-rows") for name in ("recent", "left"))
     recent.mkdir()
-    left.mkdir()
-    os.utime(left, (0, 0))
+    old.mkdir()
+    os.utime(old, (0, 0))
     stores.folder_aside(tmp_path / "cache")
-    assert not killed.exists() and not left.exists()
+    assert not killed.exists() and not old.exists()
     assert own.exists() and recent.exists()
 
 
-def test_a_file_that_moves_from_one_part_to_another_is_read_anew(tmp_path, monkeypatch):
+def test_a_file_moved_to_another_part_changes_the_cache_key(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, folder in enumerate(("train", "train", "valid")):
         rows = [f"source {number} {row}\ttarget\n" for row in range(40)]
@@ -171,7 +173,7 @@ def test_a_file_that_moves_from_one_part_to_another_is_read_anew(tmp_path, monke
     assert before is not None and data_key(PairsData(train="train", valid="valid"), 1) != before
 
 
-def test_code_behind_a_partial_and_beside_a_users_file_counts(tmp_path, monkeypatch):
+def test_the_code_digest_follows_partials_and_imports_of_user_code(tmp_path, monkeypatch):
     (tmp_path / "reading_of_mine.py").write_text(
         "import helping_mine\n\n\ndef read(path):\n    return helping_mine.rows\n", encoding="utf-8"
     )
@@ -184,7 +186,7 @@ def test_code_behind_a_partial_and_beside_a_users_file_counts(tmp_path, monkeypa
     assert code_digest((partial(read),)) != before
 
 
-def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_leaves_no_files(tmp_path, monkeypatch):
     def full(path, mode):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -196,7 +198,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch):
     assert not list((tmp_path / "cache").glob("*"))
 
 
-def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
+def test_an_unwritable_cache_is_reported_with_a_remedy(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(
         UserError, match="cannot be stored in .*cache: .*; free some space, make the folder writable, or set the"
@@ -204,44 +206,44 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         gather(iter(PAIRS_OF_TEXT))
 
 
-def read_at_once(table, barrier, found):
+def read_at_once(table, barrier, counts):
     barrier.wait()
-    found.put([len(part) for part in PAIRS.read(PairsData(train=str(table)), 1).values()])
+    counts.put([len(part) for part in PAIRS.read(PairsData(train=str(table)), 1).values()])
 
 
-def test_two_processes_that_read_at_once_keep_one_copy(table, tmp_path):
+def test_two_processes_reading_at_once_store_one_copy(table, tmp_path):
     context = multiprocessing.get_context("fork")
-    barrier, found = context.Barrier(2), context.Queue()
-    processes = [context.Process(target=read_at_once, args=(table, barrier, found)) for _ in range(2)]
+    barrier, queue = context.Barrier(2), context.Queue()
+    processes = [context.Process(target=read_at_once, args=(table, barrier, queue)) for _ in range(2)]
     for process in processes:
         process.start()
-    counts = [found.get(timeout=20) for _ in processes]
+    counts = [queue.get(timeout=20) for _ in processes]
     for process in processes:
         process.join()
         assert process.exitcode == 0
     assert counts[0] == counts[1]
     assert len(list((tmp_path / "cache").glob("*/index.json"))) == 1
-    assert not left_in(tmp_path / "cache")
+    assert not partial_files(tmp_path / "cache")
 
 
-def test_what_passes_over_all_examples_is_remembered_beside_a_kept_part(table):
+def test_results_over_all_examples_are_stored_beside_a_cached_part(table):
     def count(part):
-        asked.append(1)
+        calls.append(1)
         return {"pairs": len(list(part))}
 
-    asked: list[int] = []
+    calls: list[int] = []
     data = PairsData(train=str(table))
     for _ in range(2):
         part = PAIRS.read(data, 1)["train"]
         assert remembered(part, "count", lambda part=part: count(part)) == {"pairs": 270}
-    assert len(asked) == 1
-    (kept,) = (path for path in part.folder.glob("*.json") if path.name != "index.json")
-    kept.write_text(kept.read_text().replace("270", "271"))
+    assert len(calls) == 1
+    (stored,) = (path for path in part.folder.glob("*.json") if path.name != "index.json")
+    stored.write_text(stored.read_text().replace("270", "271"))
     assert remembered(part, "count", lambda: count(part)) == {"pairs": 270}
     assert remembered(PAIRS_OF_TEXT, "count", lambda: len(PAIRS_OF_TEXT)) == 300
 
 
-def test_parts_of_a_class_that_is_not_there_are_not_found(tmp_path):
+def test_parts_of_an_unknown_class_are_not_loaded(tmp_path):
     place = tmp_path / "cache" / "key"
     assert keep_parts(place, {"train": gather(iter(PAIRS_OF_TEXT))})["train"].key == "key train"
     index = json.loads((place / "index.json").read_text())

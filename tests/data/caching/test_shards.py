@@ -39,12 +39,12 @@ def corpus(tmp_path, monkeypatch):
     return find_text(folder)
 
 
-def encode(source, cache, told=None, **options):
+def encode(source, cache, progress=None, **options):
     return encode_corpus(
         source,
         train_bpe("".join(DOCUMENTS)),
         cache,
-        None if told is None else lambda *done: told.append(done),
+        None if progress is None else lambda *done: progress.append(done),
         **options,
     )
 
@@ -65,7 +65,7 @@ def test_every_line_of_json_and_every_file_is_a_document(corpus, tmp_path):
     assert len(text.tokens.boundaries) == 39 and (text.tokens[text.tokens.boundaries] == train_bpe("a").end).all()
 
 
-def test_any_places_are_read_as_from_one_array(corpus, tmp_path, monkeypatch):
+def test_shards_are_indexed_like_one_array(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("clew.data.caching.shards.OPEN", 2)
     tokens = encode(corpus, tmp_path / "cache").tokens
     whole = np.asarray(tokens)
@@ -77,13 +77,13 @@ def test_any_places_are_read_as_from_one_array(corpus, tmp_path, monkeypatch):
     )
     plan = window_evaluation_plan(len(tokens), 13, 4)
     for number in range(plan.num_batches):
-        ours, plain = plan.batch(tokens, number), plan.batch(whole, number)
-        assert ours.tokens.equal(plain.tokens) and ours.targets.equal(plain.targets)
+        sharded, plain = plan.batch(tokens, number), plan.batch(whole, number)
+        assert sharded.tokens.equal(plain.tokens) and sharded.targets.equal(plain.targets)
     with pytest.raises(IndexError):
         tokens[np.array([len(tokens)])]
 
 
-def test_what_first_tokens_stand_for_is_left_out_where_documents_are_apart(tmp_path, corpus):
+def test_characters_of_first_tokens_are_not_counted_when_documents_are_apart(tmp_path, corpus):
     text = encode_corpus(corpus, train_character("".join(DOCUMENTS) + "\n"), tmp_path / "cache")
     assert text.num_characters == sum(map(len, DOCUMENTS)) + 39
     assert (text.num_characters - text.num_target_characters, text.num_characters - text.num_characters_apart) == (
@@ -100,11 +100,11 @@ def files_of(cache):
 
 
 def test_any_number_of_processes_writes_the_same_bytes(corpus, tmp_path):
-    told: list = []
-    alone, together = encode(corpus, tmp_path / "one"), encode(corpus, tmp_path / "two", told, workers=2)
+    progress: list = []
+    alone, together = encode(corpus, tmp_path / "one"), encode(corpus, tmp_path / "two", progress, workers=2)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "two") and len(files_of(tmp_path / "one")) > 5
     assert (together.num_characters, together.num_unknown) == (alone.num_characters, alone.num_unknown)
-    assert told[-1] == (alone.num_characters, alone.num_characters)
+    assert progress[-1] == (alone.num_characters, alone.num_characters)
 
 
 class Stop(Exception):
@@ -112,7 +112,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_interrupted_encoding_goes_on_from_the_shards_that_are_whole(corpus, tmp_path, workers):
+def test_an_interrupted_encoding_continues_from_its_complete_shards(corpus, tmp_path, workers):
     def stop(done, total):
         if done > total / 2:
             raise Stop
@@ -132,8 +132,8 @@ def test_an_interrupted_encoding_goes_on_from_the_shards_that_are_whole(corpus, 
         file.write('[{"half a line')
     text = encode(corpus, tmp_path / "cache", workers=workers)
     assert np.asarray(text.tokens).tolist() == sum(all_ids(train_bpe("".join(DOCUMENTS))), [])
-    again = [entry["file"] for entry in kept if (folder / entry["file"]).stat().st_ino != times[entry["file"]]]
-    assert again == [kept[1]["file"]], "a shard that is whole was written again, or a damaged one was not"
+    rewritten = [entry["file"] for entry in kept if (folder / entry["file"]).stat().st_ino != times[entry["file"]]]
+    assert rewritten == [kept[1]["file"]], "a complete shard was written again, or a damaged one was not"
     assert not listed.exists()
 
 
@@ -152,32 +152,32 @@ def test_shards_of_another_format_are_encoded_again(corpus, tmp_path, monkeypatc
 
 
 def flip(path, *, keep_time):
-    found = path.stat()
+    status = path.stat()
     content = bytearray(path.read_bytes())
     content[0] ^= 1
     path.write_bytes(content)
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns if keep_time else found.st_mtime_ns + 1))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns if keep_time else status.st_mtime_ns + 1))
 
 
-def test_of_a_large_encoding_shards_with_another_time_of_change_are_hashed(corpus, tmp_path, monkeypatch):
+def test_large_shards_are_hashed_when_their_modification_time_changed(corpus, tmp_path, monkeypatch):
     encode(corpus, tmp_path / "cache")
     (index,) = (tmp_path / "cache").rglob("index.json")
     shard = index.parent / "000003.tokens"
     monkeypatch.setattr(encoded, "HASHED", 0)
     os.utime(shard)
-    assert load_tokens(index.parent) is not None, "a copy of a shard is as good"
+    assert load_tokens(index.parent) is not None, "a touched but equal shard is accepted"
     flip(shard, keep_time=False)
     assert load_tokens(index.parent) is None
     encode(corpus, tmp_path / "cache")
     flip(shard, keep_time=True)
-    assert load_tokens(index.parent) is not None, "what is not looked at is not seen"
+    assert load_tokens(index.parent) is not None, "a large shard with the same time is not hashed"
     monkeypatch.setattr(encoded, "HASHED", 2**28)
     assert load_tokens(index.parent) is None
     shard.write_bytes(b"")
     assert load_tokens(index.parent) is None
 
 
-def test_an_index_that_was_changed_is_not_believed(corpus, tmp_path):
+def test_a_modified_index_is_rejected(corpus, tmp_path):
     encode(corpus, tmp_path / "cache")
     (index,) = (tmp_path / "cache").rglob("index.json")
     index.write_text(index.read_text().replace('"num_unknown": 0', '"num_unknown": 1', 1))
@@ -204,10 +204,10 @@ def test_large_files_are_read_again_only_when_they_change(tmp_path, monkeypatch)
     with pytest.raises(UserError, match=message):
         encode_corpus(source, train_character("one two"), tmp_path / "cache")
     text = encode_corpus(source, train_character("one two"), tmp_path / "cache")
-    assert len(text) == 7, "what was remembered wrongly is forgotten"
+    assert len(text) == 7, "the stale measurement is dropped"
 
 
-def test_a_field_of_another_name_has_the_text(tmp_path):
+def test_the_text_can_be_read_from_another_field(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"body": "one", "text": "no"}\n{"body": "two"}\n', encoding="utf-8")
     assert list(find_text(path, "body").pieces()) == [Piece("one\n", closes=True), Piece("two")]
@@ -232,13 +232,13 @@ def test_a_field_of_another_name_has_the_text(tmp_path):
         ),
     ],
 )
-def test_a_line_that_is_no_document_is_told_with_its_place(line, sentence, tmp_path):
+def test_a_line_without_a_document_is_reported_with_its_place(line, sentence, tmp_path):
     (tmp_path / "a.jsonl").write_text(f"{line}\n")
     with pytest.raises(UserError, match=sentence):
         list(find_text(tmp_path))
 
 
-def test_a_process_that_dies_is_told(corpus, tmp_path, monkeypatch):
+def test_a_dead_encoding_process_is_reported(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("clew.data.encoding_processes.sys.executable", "/bin/false")
     with pytest.raises(
         UserError,
@@ -249,7 +249,7 @@ def test_a_process_that_dies_is_told(corpus, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-def test_ctrl_c_ends_every_process_and_what_is_whole_is_kept(tmp_path):
+def test_ctrl_c_ends_every_process_and_keeps_complete_shards(tmp_path):
     (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 1_600_000)
     command = [sys.executable, "-m", "clew", "train", "text-lstm", f"data.train={tmp_path / 'a.txt'}", "text.workers=2"]
     environment = {**os.environ, "CLEW_CACHE": str(tmp_path / "cache"), "RAYON_NUM_THREADS": "1"}

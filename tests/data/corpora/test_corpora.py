@@ -44,7 +44,7 @@ def test_every_embedded_file_is_there(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CORPORA if name not in EMBEDDED])
-def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(name, monkeypatch):
+def test_a_corpus_that_is_not_included_names_its_files_and_folder(name, monkeypatch):
     monkeypatch.delenv("CLEW_DATA", raising=False)
     monkeypatch.setattr(corpora, "DEBIAN", "/nowhere")
     sentence = refusal(lambda: find_files(name))
@@ -55,7 +55,7 @@ def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(name, monkeypa
     assert CORPORA[name].instead
 
 
-def test_many_missing_files_are_told_in_part(monkeypatch, tmp_path):
+def test_only_some_of_many_missing_files_are_listed(monkeypatch, tmp_path):
     monkeypatch.setenv("CLEW_DATA", str(tmp_path))
     write(tmp_path / "wsj-sample" / "wsj_0002.mrg", "x")
     assert refusal(lambda: find_files("wsj-sample")).startswith(
@@ -66,12 +66,15 @@ def test_many_missing_files_are_told_in_part(monkeypatch, tmp_path):
 
 
 def test_languages_choose_the_files():
-    first, back = read_corpus("tatoeba-sample")["valid"][0], read_corpus("tatoeba-sample", source="de")["valid"][0]
+    first, reversed_pair = (
+        read_corpus("tatoeba-sample")["valid"][0],
+        read_corpus("tatoeba-sample", source="de")["valid"][0],
+    )
     assert isinstance(first, Pair)
     assert (
         (first.source, first.target)
         == ("He asked me a question.", "Er stellte mir eine Frage.")
-        == (back.target, back.source)
+        == (reversed_pair.target, reversed_pair.source)
     )
     assert (
         refusal(lambda: read_corpus("tatoeba-sample", target="fr"))
@@ -98,22 +101,22 @@ def test_sentence_types_come_with_their_trees():
     assert first.labels == ("decl",) and first.text.startswith("(ROOT (S (NP (NN Everything))")
 
 
-def test_a_table_is_split_by_its_english_side_whichever_way_it_goes(monkeypatch, tmp_path):
+def test_a_table_is_split_by_its_english_side_in_both_directions(monkeypatch, tmp_path):
     monkeypatch.setenv("CLEW_DATA", str(tmp_path))
     write(
         tmp_path / "tatoeba" / "deu.txt", "".join(f"english {n // 3}\tdeutsch {n % 50}\tcredit\n" for n in range(300))
     )
-    forth, back = read_corpus("tatoeba"), read_corpus("tatoeba", source="de")
-    assert {name: len(part) for name, part in forth.items()} == {"train": 288, "valid": 6, "test": 6}
-    for name in forth:
-        assert [(pair.source, pair.target) for pair in forth[name]] == [
-            (pair.target, pair.source) for pair in back[name]
+    forward, backward = read_corpus("tatoeba"), read_corpus("tatoeba", source="de")
+    assert {name: len(part) for name, part in forward.items()} == {"train": 288, "valid": 6, "test": 6}
+    for name in forward:
+        assert [(pair.source, pair.target) for pair in forward[name]] == [
+            (pair.target, pair.source) for pair in backward[name]
         ]
-    assert find_overlaps(forth) == []
-    assert find_overlaps(back) != []
+    assert find_overlaps(forward) == []
+    assert find_overlaps(backward) != []
 
 
-def test_a_part_that_may_lack_is_left_out(monkeypatch, tmp_path):
+def test_an_optional_part_may_be_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("CLEW_DATA", str(tmp_path))
     for name in ("eng.train", "eng.testa"):
         write(tmp_path / "conll2003" / name, f"-DOCSTART- -X- O O\n\n{name} NNP I-NP I-PER\n")
@@ -122,7 +125,7 @@ def test_a_part_that_may_lack_is_left_out(monkeypatch, tmp_path):
     assert read_corpus("conll2003", tags="pos")["test"][0].tags == ("NNP",)
 
 
-def test_running_text_is_found_and_nothing_else_taken_for_it():
+def test_a_corpus_of_the_wrong_kind_is_rejected():
     assert find_corpus("tinyshakespeare").train.name == "tinyshakespeare.txt"
     assert (
         refusal(lambda: find_corpus("tatoeba-sample"))
@@ -140,7 +143,7 @@ def test_running_text_is_found_and_nothing_else_taken_for_it():
     assert len(read_corpus("craft-sample", kind="bracketed trees")["valid"]) > 10
 
 
-def test_an_unknown_corpus_is_told_with_what_is_near():
+def test_an_unknown_corpus_is_reported_with_similar_names():
     with pytest.raises(
         UserError, match="unknown corpus 'multi30'; did you mean 'multi30k'\\? known: coco-sample, conll2000, "
     ):
@@ -149,7 +152,7 @@ def test_an_unknown_corpus_is_told_with_what_is_near():
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("name", [name for name in CORPORA if name not in EMBEDDED])
-def test_a_corpus_at_hand_has_its_published_size(name):
+def test_an_available_corpus_has_its_published_size(name):
     if name in SIZES:
         parts = read_corpus(name)
         assert tuple(len(part) for part in parts.values())[: len(SIZES[name])] == SIZES[name]
@@ -162,7 +165,7 @@ def test_a_corpus_at_hand_has_its_published_size(name):
     ("name", "part", "scheme", "phrases"),
     [("conll2003", "train", "iob1", 7140 + 3438 + 6321 + 6600), ("conll2000", "test", "iob2", 23_852)],
 )
-def test_tagged_corpora_at_hand_have_their_published_phrases(name, part, scheme, phrases):
+def test_available_tagged_corpora_have_their_published_phrases(name, part, scheme, phrases):
     tags = [sentence.tags for sentence in read_corpus(name)[part]]
     assert detect_scheme(tags) == scheme
     assert sum(len(tag_spans(sentence)) for sentence in tags) == phrases
@@ -172,7 +175,7 @@ def test_tagged_corpora_at_hand_have_their_published_phrases(name, part, scheme,
 @pytest.mark.parametrize(
     ("name", "sizes"), [("craft", (18_951, 2780, 9099)), ("wsj-sample", (3068, 433, 413)), ("sst", (8544, 1101, 2210))]
 )
-def test_trees_at_hand_are_as_many_as_documented(name, sizes):
+def test_available_treebanks_have_the_documented_number_of_trees(name, sizes):
     def num_trees(path):
         depth = number = 0
         for character in path.read_text(encoding="utf-8"):

@@ -59,9 +59,7 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_published_as_dev_is_the_test_part_and_a_tenth_of_train_the_validation_part(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_published_dev_set_is_the_test_part_and_a_tenth_of_train_is_held_out(name: str, tmp_path: Path) -> None:
     write(tmp_path, FILES[name])
     parts = read_corpus(name, seed=3)
     assert {part: len(examples) for part, examples in parts.items()} == {"train": 18, "valid": 2, "test": 3}
@@ -73,14 +71,14 @@ def test_what_is_published_as_dev_is_the_test_part_and_a_tenth_of_train_the_vali
     ]
 
 
-def test_a_quote_is_a_character_and_labels_are_as_they_stand(tmp_path: Path) -> None:
+def test_quotes_are_characters_and_labels_are_unchanged(tmp_path: Path) -> None:
     write(tmp_path, {**FILES["glue-mrpc"], **FILES["glue-cola"], **FILES["glue-sst2"]})
     assert read_corpus("glue-mrpc")["test"][0][:3] == ('"He said dev0', ("1",), "She said")
     assert read_corpus("glue-cola")["test"][1][:2] == ("Ate dev1 he.", ("0",))
     assert read_corpus("glue-sst2")["test"][2][:2] == ("it 's \"dev2", ("0",))
 
 
-def test_colas_training_part_may_stand_in_two_files(tmp_path: Path) -> None:
+def test_colas_training_part_may_be_split_over_two_files(tmp_path: Path) -> None:
     write(tmp_path, {**FILES["glue-cola"], "CoLA/val.tsv": ("", "gj04\t1\t\tHe {n} slept.")})
     parts = read_corpus("glue-cola")
     assert len(parts["train"]) + len(parts["valid"]) == 23 and len(parts["test"]) == 3
@@ -97,7 +95,7 @@ def test_sts_b_is_read_without_a_header_and_with_lines_of_two_lengths(tmp_path: 
         read_corpus("glue-stsb")
 
 
-def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
         match="the corpus glue-rte does not ship with clew; put glue/RTE/train.tsv, glue/RTE/dev.tsv below CLEW_DATA",

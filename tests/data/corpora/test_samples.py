@@ -7,7 +7,7 @@ from clew.data.corpora.samples import SAMPLES, sample_path
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_every_sample_is_there_with_its_attribution(name):
+def test_every_sample_exists_with_its_attribution(name):
     path = sample_path(name)
     folder = path if path.is_dir() else path.parent
     assert path.exists()
@@ -29,7 +29,7 @@ def test_a_translation_has_as_many_lines_as_its_source():
         assert lines[0] == lines[1]
 
 
-def test_an_unknown_sample_is_told_with_what_is_near():
+def test_an_unknown_sample_is_reported_with_similar_names():
     message = (
         "unknown sample 'tinyshakspeare'; did you mean 'tinyshakespeare'\\? known: coco, craft, digits, ewt, gum,"
         " panlex"

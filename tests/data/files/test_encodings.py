@@ -1,4 +1,4 @@
-"""Texts that are not UTF-8: in what they are read, why, and where that is refused."""
+"""Texts that are not UTF-8: the detected encoding, the reason for it, and when no encoding is guessed."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize("encoding", SENTENCES)
-def test_a_text_is_read_in_the_encoding_it_was_written_in(encoding: str, tmp_path: Path) -> None:
+def test_a_text_is_read_in_its_own_encoding(encoding: str, tmp_path: Path) -> None:
     text = SENTENCES[encoding]
     path = write(tmp_path / "a.txt", text.encode(encoding))
     assert "\n".join(read_lines(path)) + "\n" == text
@@ -58,17 +58,17 @@ def test_a_guess_does_not_depend_on_where_a_piece_ends(place: int, tmp_path: Pat
     assert list(read_lines(write(tmp_path / "a.txt", text.encode("latin-1")))) == [text]
 
 
-def test_an_encoding_that_is_given_is_taken(tmp_path: Path) -> None:
+def test_a_given_encoding_is_used(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\nсыр,ja\nрис,ja\nдом,nein\n".encode("cp1251"))
     data = LabelledData(train=str(path), encoding="cp1251")
     examples = list(LABELLED.read_files([data.given(str(path))], data, None))  # type: ignore[arg-type]
     assert [example.text for example in examples] == ["сыр", "рис", "дом"]
-    given = given_file(write(tmp_path / "b.txt", "Ärger".encode("cp437")), "cp437")
-    assert list(read_lines(given)) == ["Ärger"]
-    assert describe(given).encoding == ("cp437", "it was given")
+    file = given_file(write(tmp_path / "b.txt", "Ärger".encode("cp437")), "cp437")
+    assert list(read_lines(file)) == ["Ärger"]
+    assert describe(file).encoding == ("cp437", "it was given")
 
 
-def test_an_encoding_reaches_each_file_of_parallel_text_and_of_a_folder(tmp_path: Path) -> None:
+def test_the_encoding_applies_to_each_file_of_parallel_text_and_folders(tmp_path: Path) -> None:
     for language in ("en", "de"):
         write(tmp_path / f"train.{language}", "Ä\nÖ\n".encode("cp437"))
     pairs = read_pairs(given_file(tmp_path / "train", "cp437"), source="en", target="de")
@@ -78,26 +78,26 @@ def test_an_encoding_reaches_each_file_of_parallel_text_and_of_a_folder(tmp_path
     assert set("".join("".join(parts[part]) for part in PARTS if part in parts)) == set("Ä one\n")
 
 
-def test_a_text_in_another_encoding_is_another_text(tmp_path: Path) -> None:
+def test_a_text_read_in_another_encoding_has_another_stamp(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "Ärger".encode("cp437"))
-    one, other = (TextFiles((given_file(path, encoding),)).stamp() for encoding in ("cp437", "cp850"))
-    assert one is not None and other is not None and one.text != other.text
+    first, second = (TextFiles((given_file(path, encoding),)).stamp() for encoding in ("cp437", "cp850"))
+    assert first is not None and second is not None and first.text != second.text
 
 
-def test_an_encoding_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_encoding_is_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "a")
-    known = "use utf-8, cp1252, latin-1, utf-16, cp1251, shift_jis, gb18030 or any other that Python supports"
+    remedy = "use utf-8, cp1252, latin-1, utf-16, cp1251, shift_jis, gb18030 or any other that Python supports"
     assert (
         refusal(lambda: read_lines(given_file(path, "klingon")))
-        == f"data.encoding: unknown encoding 'klingon'; {known}"
+        == f"data.encoding: unknown encoding 'klingon'; {remedy}"
     )
     assert (
         refusal(lambda: read_lines(given_file(path, "base64")))
-        == f"data.encoding: 'base64' does not encode text; {known}"
+        == f"data.encoding: 'base64' does not encode text; {remedy}"
     )
 
 
-def test_an_encoding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_a_wrong_encoding_is_rejected(tmp_path: Path) -> None:
     path = given_file(write(tmp_path / "a.txt", b"caf\xe9\n"), "utf-8")
     assert refusal(lambda: read_lines(path)) == (
         f"{path}: this is not utf-8, as data.encoding says; leave that out to have the encoding guessed, "
@@ -108,12 +108,12 @@ def test_an_encoding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"a\xff\n", "漢字表格".encode("big5"), b"\x80\x81\x01\x02 noise"], ids=["erased", "big5", "noise"]
 )
-def test_what_no_encoding_explains_is_not_guessed(content: bytes, tmp_path: Path) -> None:
+def test_no_encoding_is_guessed_when_none_fits(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not UTF-8; set data.encoding=cp1252"):
         list(read_lines(write(tmp_path / "a.txt", content)))
 
 
-def test_a_guess_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_a_guess_is_reported_with_its_reason(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\ncafé,a\nthé,a\nbar,b\n".encode("latin-1"))
     sentence = "few bytes are not ASCII, typical of accented letters in a western language"
     assert TableData(train=str(path)).encodings() == [

@@ -1,4 +1,4 @@
-"""What is not text is named by its bytes, with a line that makes data of it."""
+"""Files that are not text are recognised by their bytes, with a command that converts them."""
 
 import csv
 import pickle
@@ -21,7 +21,7 @@ from tests.data.written import refusal, write
 
 
 def run_command(sentence: str) -> None:
-    """Runs what stands behind `convert it: `, with this Python."""
+    """Run the command after `convert it: ` with this Python."""
     python, *words = shlex.split(sentence.partition("convert it: ")[2])
     assert python == "python"
     subprocess.run([sys.executable, *words], check=True)
@@ -56,7 +56,7 @@ def as_tar(path: Path) -> None:
         (as_tar, "a tar archive", "my data/inside.txt", ["one"]),
     ],
 )
-def test_the_line_that_converts_a_file_works(
+def test_the_suggested_conversion_command_works(
     make: Callable[[Path], None],
     about: str,
     out: str,
@@ -114,7 +114,7 @@ BYTES = {
 
 @pytest.mark.parametrize("kind", BYTES)
 @pytest.mark.parametrize("name", ["a.csv", "a.txt", "a"])
-def test_what_is_no_text_is_named_whatever_it_is_called(kind: str, name: str, tmp_path: Path) -> None:
+def test_binary_files_are_recognised_whatever_their_name(kind: str, name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name, BYTES[kind])
     with pytest.raises(UserError) as caught:
         list(read_lines(path))
@@ -141,12 +141,12 @@ def test_a_text_that_begins_like_a_format_is_text(text: str, tmp_path: Path) -> 
     assert list(read_lines(write(tmp_path / "a.txt", text))) == [text]
 
 
-def test_all_that_is_told_has_a_sentence(tmp_path: Path) -> None:
+def test_every_foreign_kind_has_a_remedy(tmp_path: Path) -> None:
     for foreign in FOREIGN.values():
         assert foreign.remedy(tmp_path / "a.b").strip()
 
 
-def test_what_a_converter_wrote_is_read_as_a_table(tmp_path: Path) -> None:
+def test_a_converted_database_is_read_as_a_table(tmp_path: Path) -> None:
     as_sqlite(tmp_path / "a.db")
     run_command(refusal(lambda: read_lines(tmp_path / "a.db")))
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:

@@ -23,7 +23,7 @@ PICTURES = np.random.default_rng(0).integers(0, 256, (24, 3, 4), dtype=np.uint8)
 LABELS = np.arange(24, dtype=np.uint8) % 10
 
 
-def test_an_array_comes_back_zipped_or_not(tmp_path: Path) -> None:
+def test_an_array_is_read_zipped_or_not(tmp_path: Path) -> None:
     for array in (PICTURES, LABELS):
         assert np.array_equal(read_idx(write(tmp_path / "a-ubyte", idx(array))), array)
         assert np.array_equal(read_idx(write(tmp_path / "a-ubyte.gz", gzip.compress(idx(array)))), array)
@@ -42,7 +42,7 @@ def test_an_array_comes_back_zipped_or_not(tmp_path: Path) -> None:
     ],
     ids=["empty", "text", "floats", "header", "cut", "longer", "huge"],
 )
-def test_what_is_no_such_array_is_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
+def test_invalid_idx_files_are_rejected(content: bytes, sentence: str, tmp_path: Path) -> None:
     for path in (write(tmp_path / "a-ubyte", content), write(tmp_path / "a-ubyte.gz", gzip.compress(content))):
         assert refusal(lambda path=path: read_idx(path)).startswith(f"{path}: {sentence}")  # type: ignore[misc]
     assert "cannot be unpacked" in refusal(
@@ -51,7 +51,7 @@ def test_what_is_no_such_array_is_refused(content: bytes, sentence: str, tmp_pat
 
 
 @pytest.mark.parametrize("packaged", [False, True])
-def test_fashion_mnist_is_found_below_the_data_folder_and_where_debian_puts_it(
+def test_fashion_mnist_is_found_in_the_data_folder_and_in_debians_folder(
     packaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "fashion-mnist"
@@ -67,7 +67,7 @@ def test_fashion_mnist_is_found_below_the_data_folder_and_where_debian_puts_it(
     assert first.input.pixels().shape == (3, 4, 3) and first.id == f"{folder / 't10k-images-idx3-ubyte.gz'}: picture 10"
 
 
-def test_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_labels_that_do_not_match_the_pictures_are_rejected(tmp_path: Path) -> None:
     images, labels = write(tmp_path / "images", idx(PICTURES)), write(tmp_path / "labels", idx(LABELS[:5]))
     content = IdxPictures(tuple("abcdefgh"))
     assert refusal(lambda: content.read((images, labels), {}, Notes())) == (

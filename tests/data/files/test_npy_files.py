@@ -7,7 +7,7 @@ from clew.core.errors import UserError
 from clew.data.files.npy_files import RowWriter, open_rows, row_blocks
 
 
-def test_rows_come_back_however_many_there_are(tmp_path: Path) -> None:
+def test_written_rows_are_read_back_in_any_number(tmp_path: Path) -> None:
     rows = np.random.default_rng(1).normal(size=(1234, 3)).astype("f4")
     path = tmp_path / "x.npy"
     with RowWriter(path, 3) as file:
@@ -20,7 +20,7 @@ def test_rows_come_back_however_many_there_are(tmp_path: Path) -> None:
     assert open_rows(tmp_path / "none.npy").shape == (0, 5)
 
 
-def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_writer_keeps_the_existing_file(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.ones((1, 2), dtype="f4"))
     with pytest.raises(KeyboardInterrupt), RowWriter(path, 2) as file:
@@ -29,7 +29,7 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     assert np.load(path).shape == (1, 2) and [each.name for each in tmp_path.iterdir()] == ["x.npy"]
 
 
-def test_what_holds_no_rows_is_refused(tmp_path: Path) -> None:
+def test_files_without_rows_of_numbers_are_rejected(tmp_path: Path) -> None:
     np.save(tmp_path / "objects.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "several.npz", a=np.ones(2), b=np.ones(3))
     np.save(tmp_path / "flat.npy", np.ones(4))

@@ -1,4 +1,4 @@
-"""Members of an archive are found by name and read alone; what is no archive is refused."""
+"""Members of an archive are found by name and read one at a time; files that are not archives are rejected."""
 
 import io
 import os
@@ -31,7 +31,7 @@ def archive(path: Path, **members: bytes) -> Path:
     return path
 
 
-def test_members_are_found_by_their_whole_name_or_its_end(tmp_path: Path) -> None:
+def test_members_are_found_by_their_full_name_or_its_last_part(tmp_path: Path) -> None:
     path = archive(
         tmp_path / "a.tar", **{".__a.txt": b"one", "x__b.txt": b"two", "y__b.txt": b"three", "y__c.txt": b"four"}
     )
@@ -44,7 +44,7 @@ def test_members_are_found_by_their_whole_name_or_its_end(tmp_path: Path) -> Non
     )
 
 
-def test_a_picture_in_an_archive_is_read_as_its_file_is(tmp_path: Path) -> None:
+def test_a_picture_in_an_archive_is_read_like_its_file(tmp_path: Path) -> None:
     array = pixels(5, 9)
     path = archive(tmp_path / "photographs.tar", **{".__a.png": encoded(array, "PNG"), "b.png": b"text"})
     alone = find_picture(str(write_picture(tmp_path / "a.png", array)), Path())
@@ -62,14 +62,14 @@ def test_a_picture_in_an_archive_is_read_as_its_file_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["c.png", "", "a\0.png", "x" * 5000, "~nobody-here/a.png", "a.png/b.png", "none.tar/a.png", "pipe"]
 )
-def test_a_name_that_is_no_file_is_not_found(name: str, tmp_path: Path) -> None:
+def test_names_of_missing_or_invalid_files_are_not_found(name: str, tmp_path: Path) -> None:
     write_picture(tmp_path / "a.png", pixels(2, 2))
     os.mkfifo(tmp_path / "pipe")
     assert find_picture(name, tmp_path) is None
     assert find_picture(name, archive(tmp_path / "photographs.tar", a=b"")) is None
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_archives_are_rejected(tmp_path: Path) -> None:
     for content in (b"", b"Hello" * 1000, b"\x1f\x8b" + bytes(600)):
         path = write(tmp_path / "b.tar", content)
         assert refusal(lambda path=path: find_member(path, "z")).startswith(f"{path}: not a readable tar archive (")  # type: ignore[misc]
@@ -82,7 +82,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_member_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_members_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.data.files.tar_files.LARGEST_WHOLE", 1000)
     path = archive(tmp_path / "a.tar", a=bytes(2000))
     assert refusal(lambda: read_member(path, "a")) == (
@@ -90,7 +90,7 @@ def test_a_member_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pyte
     )
 
 
-def test_an_archive_that_changes_is_looked_at_again(tmp_path: Path) -> None:
+def test_a_changed_archive_is_indexed_again(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", a=b"one")
     assert find_member(path, "b") is None
     archive(path, a=b"one", b=b"two")

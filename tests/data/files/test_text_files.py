@@ -25,20 +25,20 @@ def write(path, content):
     return path
 
 
-def test_pieces_end_with_lines_and_make_up_the_text(tmp_path, monkeypatch):
+def test_pieces_end_with_lines_and_join_to_the_text(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "PIECE", 50)
     pieces = list(find_text(write(tmp_path / "a.txt", TEXT)))
     assert "".join(pieces) == TEXT
     assert len(pieces) > 1 and all(piece.endswith("\n") for piece in pieces)
 
 
-def test_a_long_line_is_cut_before_a_space_and_failing_that_anywhere(small_pieces):
+def test_a_long_line_is_cut_before_a_space_or_else_anywhere(small_pieces):
     assert list(TextString("one two three")) == ["one two", " three"]
     assert list(TextString("onetwothreefour")) == ["onetwoth", "reefour"]
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_pieces_encoded_apart_are_the_text_encoded_whole(kind, small_pieces):
+def test_pieces_encoded_separately_equal_the_whole_text_encoded(kind, small_pieces):
     tokenizer = TOKENIZERS[kind](TEXT)
     assert sum((tokenizer.encode(piece) for piece in TextString(TEXT)), []) == tokenizer.encode(TEXT)
 
@@ -49,7 +49,7 @@ def test_a_byte_order_mark_and_carriage_returns_are_dropped(tmp_path, monkeypatc
     assert "".join(find_text(path)) == "a\nb\n" == "".join(TextString("a\r\nb\r\n"))
 
 
-def test_a_zipped_text_is_the_text(tmp_path):
+def test_a_zipped_text_is_read_like_the_text(tmp_path):
     assert "".join(find_text(write(tmp_path / "a.txt.gz", gzip.compress(TEXT.encode(), mtime=0)))) == TEXT
 
 
@@ -62,27 +62,27 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path):
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=50))
-def test_a_measure_does_not_depend_on_the_pieces(text):
+def test_the_extent_of_a_text_does_not_depend_on_piece_size(text):
     whole = measure_text(TextString(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "PIECE", 3)
         assert measure_text(TextString(text)) == whole
 
 
-def test_two_documents_are_not_one(tmp_path):
+def test_two_documents_differ_from_one_with_the_same_text(tmp_path):
     apart = find_text([write(tmp_path / "a.txt", "a\n"), write(tmp_path / "b.txt", "b\n")])
     assert measure_text(apart).num_characters == 4
     assert measure_text(apart).digest != measure_text(TextString("a\nb\n")).digest
 
 
-def test_a_missing_file_is_told_with_what_is_near(tmp_path):
+def test_a_missing_file_is_reported_with_similar_names(tmp_path):
     write(tmp_path / "plays.txt", "a")
     with pytest.raises(UserError) as caught:
         find_text(tmp_path / "play.txt")
     assert str(caught.value) == f"no such file: {tmp_path / 'play.txt'}; near it there is {tmp_path / 'plays.txt'}"
 
 
-def test_a_missing_file_is_told_with_what_its_folder_has(tmp_path):
+def test_a_missing_file_is_reported_with_the_files_of_its_folder(tmp_path):
     with pytest.raises(UserError, match=r"no such file: .*x.txt; the folder .* is empty"):
         find_text(tmp_path / "x.txt")
     for name in "abcdef":
@@ -112,7 +112,7 @@ def test_a_folder_without_text_is_refused(tmp_path):
         find_text(tmp_path)
 
 
-def test_a_byte_that_is_not_utf8_is_told_with_its_place(tmp_path):
+def test_a_byte_that_is_not_utf8_is_reported_with_its_place(tmp_path):
     path = write(tmp_path / "notes.txt", "ä first\nsecond\n".encode() + b"x\xff\n")
     with pytest.raises(UserError) as caught:
         list(TextFiles((path,)))
@@ -128,7 +128,7 @@ def test_a_file_that_ends_inside_a_character_is_refused(tmp_path):
         list(TextFiles((write(tmp_path / "a.txt", "a€".encode()[:-1]),)))
 
 
-def test_a_zero_is_told_with_what_takes_it_out(tmp_path):
+def test_a_zero_byte_is_reported_with_a_command_that_removes_it(tmp_path):
     path = write(tmp_path / "a.txt", b"one\ntwo and three\0")
     with pytest.raises(UserError) as caught:
         list(find_text(path))
@@ -150,7 +150,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes among files")
-def test_what_is_neither_file_nor_folder_is_not_waited_for(tmp_path):
+def test_a_pipe_is_rejected_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     message = "pipe.txt: neither a file nor a folder; a text is read more than once, so save it to a file first"
     with pytest.raises(UserError, match=message):
@@ -185,7 +185,7 @@ def become_a_folder(path):
         (spoil, "byte 0xff at offset 8 (line 2) is not UTF-8; set"),
     ],
 )
-def test_a_file_that_changes_after_it_was_found_is_named(happen, sentence, tmp_path):
+def test_a_file_that_changes_after_discovery_is_named(happen, sentence, tmp_path):
     path = write(tmp_path / "a.txt", TEXT)
     source = find_text(path)
     happen(path)
@@ -206,7 +206,7 @@ def test_a_file_that_changes_after_it_was_found_is_named(happen, sentence, tmp_p
         ("a\0b", "no such file: a\\x00b; "),
     ],
 )
-def test_a_path_that_can_be_none_is_told_in_a_sentence(path, sentence, tmp_path, monkeypatch):
+def test_an_impossible_path_is_reported_in_a_sentence(path, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
         find_text(path)
@@ -215,7 +215,7 @@ def test_a_path_that_can_be_none_is_told_in_a_sentence(path, sentence, tmp_path,
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a permission")
-def test_a_link_to_itself_is_no_file(tmp_path):
+def test_a_link_to_itself_is_not_a_file(tmp_path):
     (tmp_path / "a.txt").symlink_to(tmp_path / "a.txt")
     with pytest.raises(UserError, match=r"no such file: .*a.txt; the folder .* is empty"):
         find_text(tmp_path / "a.txt")
@@ -224,7 +224,7 @@ def test_a_link_to_itself_is_no_file(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
-def test_a_name_that_is_no_utf8_is_read_and_shown_escaped(tmp_path):
+def test_a_file_name_that_is_not_utf8_is_read_and_shown_escaped(tmp_path):
     path = tmp_path / os.fsdecode(b"caf\xe9.txt")
     assert "".join(find_text(write(path, TEXT))) == TEXT
     with pytest.raises(UserError, match=r"caf\\udce9.txt: byte 0xff") as caught:
@@ -232,12 +232,12 @@ def test_a_name_that_is_no_utf8_is_read_and_shown_escaped(tmp_path):
     assert str(caught.value).encode()
 
 
-def test_half_a_character_is_no_text():
+def test_half_a_character_is_rejected():
     with pytest.raises(UserError, match=r"character 3 of the text \(U\+D800\) is half a character; give it as UTF-8"):
         TextString("ab\ud800")
 
 
-def test_the_beginning_of_a_text_reads_no_piece_more_than_it_needs():
+def test_the_beginning_of_a_text_reads_only_the_pieces_it_needs():
     pieces = iter(["to be, ", "or not", " to be"])
     assert beginning(pieces, 9) == "to be, or" and next(pieces) == " to be"
     assert beginning(["to", " be"], 100) == "to be" and beginning([], 5) == ""

@@ -1,4 +1,4 @@
-"""Packed files: told by their bytes, read like the file inside, and bounded."""
+"""Compressed files: detected by their bytes, read like the file inside, and limited in size."""
 
 import bz2
 import gzip
@@ -43,13 +43,13 @@ PACKED = {
 
 @pytest.mark.parametrize("suffix", PACKED)
 @pytest.mark.parametrize("name", ["a.csv{}", "a.csv", "a.txt", "a"])
-def test_a_packed_file_reads_like_the_file_whatever_it_is_called(suffix: str, name: str, tmp_path: Path) -> None:
+def test_a_packed_file_is_read_like_the_file_whatever_its_name(suffix: str, name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name.format(suffix), PACKED[suffix](TABLE.encode()))
     assert detect_format(path) == "csv"
     assert [(example.text, example.label) for example in read_labelled(path)] == [("ä film", "good"), ("a book", "bad")]
 
 
-def test_zstd_is_read_where_a_package_can(tmp_path: Path) -> None:
+def test_zstd_is_read_if_a_package_supports_it(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     path = tmp_path / "a.csv.zst"
     with pyarrow.CompressedOutputStream(str(path), "zstd") as stream:
@@ -57,7 +57,7 @@ def test_zstd_is_read_where_a_package_can(tmp_path: Path) -> None:
     assert [example.label for example in read_labelled(path)] == ["good", "bad"]
 
 
-def test_without_a_package_zstd_is_named_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_zstd_package_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "ZSTD", {})
     path = write(tmp_path / "a.csv.zst", b"\x28\xb5\x2f\xfd\x04\x00")
     assert refusal(lambda: read_lines(path)) == (
@@ -67,7 +67,7 @@ def test_without_a_package_zstd_is_named_with_what_to_install(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-def test_packed_files_of_a_folder_and_of_parallel_text_are_read(suffix: str, tmp_path: Path) -> None:
+def test_packed_files_in_folders_and_parallel_text_are_read(suffix: str, tmp_path: Path) -> None:
     write(tmp_path / "folder" / f"a.txt{suffix}", PACKED[suffix](b"one\ntwo\n"))
     assert "".join(find_text(tmp_path / "folder")) == "one\ntwo\n"
     assert list(documents_at(tmp_path / "folder", Notes())) == ["one", "two"]
@@ -77,13 +77,13 @@ def test_packed_files_of_a_folder_and_of_parallel_text_are_read(suffix: str, tmp
     assert [(pair.source, pair.target) for pair in pairs] == [("en one", "de one"), ("en two", "de two")]
 
 
-def test_a_file_that_is_not_packed_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+def test_an_unpacked_file_is_read_whatever_its_name(tmp_path: Path) -> None:
     for suffix in unpacking.SUFFIXES:
         assert list(read_lines(write(tmp_path / f"a.txt{suffix}", "plain\n"))) == ["plain"]
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-def test_a_small_file_that_becomes_a_large_one_is_refused(
+def test_a_small_file_that_unpacks_to_a_large_one_is_rejected(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unpacking, "SMALL", 2**18)
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_refused(suffix: str, tmp_path: Path) -> None:
         assert sentence.endswith("); it is damaged, so copy it again")
 
 
-def test_of_several_files_in_an_archive_one_is_asked_for_with_a_command_that_unpacks_them(tmp_path: Path) -> None:
+def test_an_archive_of_several_files_is_rejected_with_a_command_to_unpack_it(tmp_path: Path) -> None:
     path = write(tmp_path / "my data.zip", zipped({"train.csv": TABLE.encode(), "../test.csv": b"x"}))
     folder = tmp_path / "my data-files"
     command = f"python -m zipfile -e '{path}' '{folder}'"
@@ -118,7 +118,7 @@ def test_of_several_files_in_an_archive_one_is_asked_for_with_a_command_that_unp
     assert [example.label for example in read_labelled(folder / "train.csv")] == ["good", "bad"]
 
 
-def test_an_archive_of_no_file_and_one_with_a_password_are_refused(tmp_path: Path) -> None:
+def test_empty_and_encrypted_archives_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.zip", zipped({}))
     assert refusal(lambda: read_lines(path)) == f"{path}: this zip archive is empty; give one with a file in it"
     content = bytearray(zipped({"a.txt": b"text"}))
@@ -130,7 +130,7 @@ def test_an_archive_of_no_file_and_one_with_a_password_are_refused(tmp_path: Pat
     )
 
 
-def test_no_member_is_written_anywhere(tmp_path: Path) -> None:
+def test_reading_an_archive_writes_no_files(tmp_path: Path) -> None:
     path = write(tmp_path / "inner" / "a.zip", zipped({"../../escaped.txt": b"one\n"}))
     before = sorted(tmp_path.rglob("*"))
     assert list(read_lines(path)) == ["one"]

@@ -30,7 +30,7 @@ def test_photographs_get_their_captions_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_what_does_not_fit_is_a_fault(tmp_path: Path) -> None:
+def test_lines_and_pictures_without_a_caption_are_faults(tmp_path: Path) -> None:
     captions = write(tmp_path / "token.txt", "a.jpg#1\tA dog .\nnonsense\n")
     images = write(tmp_path / "train.txt", "a.jpg\nz.jpg\n")
     assert refusal(lambda: read_listed_captions(images, captions)).startswith(
@@ -58,7 +58,7 @@ COCO: dict[str, Any] = {
 }
 
 
-def test_annotations_find_their_images(tmp_path: Path) -> None:
+def test_annotations_are_joined_with_their_images(tmp_path: Path) -> None:
     path, notes = write(tmp_path / "captions_val2014.json", json.dumps(COCO)), Notes()
     assert list(read_coco(path, notes)) == [
         CaptionRow("nine.jpg", ("A cat.",), f"{path}: image 9"),
@@ -67,7 +67,7 @@ def test_annotations_find_their_images(tmp_path: Path) -> None:
     assert notes.report() == [f"skipped 1 x picture without a caption (first: {path}: image 5)"]
 
 
-def test_a_list_has_an_object_a_picture(tmp_path: Path) -> None:
+def test_a_list_has_one_object_per_picture(tmp_path: Path) -> None:
     rows = [{"image": "a.jpg", "captions": ["A dog.", "Two dogs."]}, {"file": "b.jpg", "caption": "A cat."}]
     path = write(tmp_path / "captions.json", json.dumps(rows, indent=1))
     assert list(read_coco(path)) == [
@@ -88,7 +88,7 @@ def test_a_list_has_an_object_a_picture(tmp_path: Path) -> None:
     ],
     ids=["cut", "deep", "half", "string", "empty", "empty list"],
 )
-def test_a_file_of_another_shape_is_refused(content: str, sentence: str, tmp_path: Path) -> None:
+def test_a_file_of_another_structure_is_rejected(content: str, sentence: str, tmp_path: Path) -> None:
     path = write(tmp_path / "captions.json", content)
     assert refusal(lambda: read_coco(path)).startswith(f"{path}: {sentence}")
 
@@ -128,7 +128,7 @@ def test_a_file_of_another_shape_is_refused(content: str, sentence: str, tmp_pat
         ([{"image": "a.jpg", "captions": ["\ud800"]}], "picture 1: the field for data.caption has half a character"),
     ],
 )
-def test_a_faulty_record_is_told_with_its_place(content: Any, sentence: str, tmp_path: Path) -> None:
+def test_a_faulty_record_is_reported_with_its_place(content: Any, sentence: str, tmp_path: Path) -> None:
     path = write(tmp_path / "captions.json", json.dumps(content))
     assert refusal(lambda: read_coco(path)).startswith(f"{path}: {sentence}")
 
@@ -148,11 +148,11 @@ def test_a_faulty_record_is_told_with_its_place(content: Any, sentence: str, tmp
         ("notes.txt", "see a.jpg#1\n", "lines"),
     ],
 )
-def test_files_of_captions_are_told_by_what_is_in_them(name: str, content: str, format: str, tmp_path: Path) -> None:
+def test_caption_formats_are_detected_by_content(name: str, content: str, format: str, tmp_path: Path) -> None:
     assert detect_format(write(tmp_path / name, content)) == format
 
 
-def test_the_embedded_file_is_told_and_read() -> None:
+def test_the_embedded_sample_is_detected_and_read() -> None:
     path = sample_path("coco") / "captions.json"
     assert detect_format(path) == "coco"
     rows = list(read_coco(path))

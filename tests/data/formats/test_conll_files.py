@@ -16,18 +16,18 @@ WORD = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_siz
     sentences=st.lists(st.lists(st.tuples(WORD, WORD, WORD), min_size=1, max_size=4), min_size=1, max_size=4),
     separator=st.sampled_from([" ", "\t"]),
 )
-def test_what_is_written_is_read(sentences, separator):
-    # a first word # begins a comment where its line cannot be told from one
+def test_written_sentences_are_read_back(sentences, separator):
+    # a first word that begins with # can make its line look like a comment
     sentences = [[("x", *row[1:]) if row[0].startswith("#") else row for row in rows] for rows in sentences]
     content = "\n\n".join("\n".join(separator.join(row) for row in rows) for rows in sentences)
     with written("a.conll", content) as path:
-        read = list(read_conll(path, words=1, tags=-1))
-    assert [(sentence.words, sentence.tags) for sentence in read] == [
+        sentences_read = list(read_conll(path, words=1, tags=-1))
+    assert [(sentence.words, sentence.tags) for sentence in sentences_read] == [
         (tuple(row[0] for row in rows), tuple(row[2] for row in rows)) for rows in sentences
     ]
 
 
-def test_documents_comments_and_empty_lines_are_passed_over(tmp_path):
+def test_document_marks_comments_and_empty_lines_are_skipped(tmp_path):
     content = (
         "-DOCSTART- -X- O\n\n\n# sent_id = 1\n# newdoc\nEU NNP I-ORG\nrejects VBZ O\n\n-DOCSTART-\n\n# a comment of"
         " five words\n# # O\n1 CD O\n \n. . O"
@@ -40,7 +40,7 @@ def test_documents_comments_and_empty_lines_are_passed_over(tmp_path):
     ]
 
 
-def test_columns_go_by_number_from_either_end(tmp_path):
+def test_columns_are_numbered_from_either_end(tmp_path):
     path = write(tmp_path / "a.conll", "1\ta\tDT\t2\tdet\n2\tb c\tNN\t0\troot\n")
     assert list(read_conll(path, words=2, tags=3, heads=4, relations=-1)) == [
         Sentence(("a", "b c"), ("DT", "NN"), (2, 0), ("det", "root"), f"{path}:1")
@@ -60,7 +60,7 @@ def test_columns_go_by_number_from_either_end(tmp_path):
         ("c C X\nd D\n", 4, "expected 2 space-separated columns, found 3"),
     ],
 )
-def test_a_faulty_sentence_is_refused_or_left_out_whole(tmp_path, lines, place, sentence):
+def test_a_faulty_sentence_is_rejected_or_skipped_as_a_whole(tmp_path, lines, place, sentence):
     path = write(tmp_path / "a.conll", f"a A\nb B\n\n{lines}\ne E\n")
     assert (
         refusal(lambda: read_conll(path))
@@ -80,7 +80,7 @@ def test_an_empty_word_and_a_bad_head_are_faults(tmp_path):
     )
 
 
-def test_a_space_that_does_not_break_is_part_of_a_word(tmp_path):
+def test_a_no_break_space_is_part_of_a_word(tmp_path):
     path = write(tmp_path / "a.conll", "5\xa0000 CD\nmen NNS\n")
     assert [sentence.words for sentence in read_conll(path)] == [("5\xa0000", "men")]
 

@@ -13,7 +13,7 @@ def row(number, form, upos="X", head="0", deprel="root", xpos="x"):
 HEAD = "# sent_id = 1\n# text = vámonos al mar\n"
 
 
-def test_ranges_empty_nodes_and_comments_are_passed_over(tmp_path):
+def test_ranges_empty_nodes_and_comments_are_skipped(tmp_path):
     content = HEAD + row("1-2", "vámonos", head="_") + row(1, "vamos", "VERB") + row(2, "nos", "PRON", "1", "obj")
     content += (
         row("2.1", "go", head="_")
@@ -35,7 +35,7 @@ def test_ranges_empty_nodes_and_comments_are_passed_over(tmp_path):
     ]
 
 
-def test_columns_go_by_name_and_by_number(tmp_path):
+def test_columns_are_selected_by_name_or_number(tmp_path):
     path = write(tmp_path / "a.conllu", row(1, "a", "DET", xpos="DT"))
     assert [sentence.tags for sentence in read_conllu(path, tags="xpos")] == [("DT",)]
     assert [sentence.tags for sentence in read_conllu(path, tags=4)] == [("DET",)]
@@ -47,7 +47,7 @@ def test_columns_go_by_name_and_by_number(tmp_path):
     )
 
 
-def test_heads_that_are_not_annotated_are_none(tmp_path):
+def test_heads_without_annotation_are_none(tmp_path):
     path = write(tmp_path / "a.conllu", row(1, "a", head="_", deprel="_") + row(2, "b", head="_", deprel="_"))
     assert [(sentence.heads, sentence.relations) for sentence in read_conllu(path)] == [(None, None)]
 
@@ -69,22 +69,22 @@ def test_heads_that_are_not_annotated_are_none(tmp_path):
         (row(1, ""), 4, "the column for data.words is empty"),
     ],
 )
-def test_a_faulty_sentence_is_told_with_its_line(tmp_path, lines, place, sentence):
+def test_a_faulty_sentence_is_reported_with_its_line(tmp_path, lines, place, sentence):
     path = write(tmp_path / "a.conllu", row(1, "good") + "\n# text = bad\n" + lines + "\n" + row(1, "again"))
     assert refusal(lambda: read_conllu(path)).startswith(f"{path}:{place}: {sentence}")
     notes = Notes(faults="skip")
-    assert [found.words for found in read_conllu(path, notes=notes)] == [("good",), ("again",)]
+    assert [each.words for each in read_conllu(path, notes=notes)] == [("good",), ("again",)]
     assert notes.num_faults == 1
 
 
-def test_a_text_that_is_conllu_is_read_as_a_file_is(tmp_path):
+def test_a_conllu_string_is_parsed_like_a_file(tmp_path):
     text = "# text = Dogs run\n1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\trun\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
     (tmp_path / "one.conllu").write_text(text, encoding="utf-8")
-    (read,) = dependency_graphs(tmp_path / "one.conllu", None, Notes())
-    (found,) = parse_conllu(text, "the text")
+    (read_graph,) = dependency_graphs(tmp_path / "one.conllu", None, Notes())
+    (parsed_graph,) = parse_conllu(text, "the text")
     assert (
-        (found.words, found.heads, found.relations)
-        == (read.words, read.heads, read.relations)
+        (parsed_graph.words, parsed_graph.heads, parsed_graph.relations)
+        == (read_graph.words, read_graph.heads, read_graph.relations)
         == (("Dogs", "run"), (2, 0), ("nsubj", "root"))
     )
     assert parse_conllu("Dogs run", "the text") == []

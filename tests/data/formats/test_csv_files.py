@@ -30,12 +30,12 @@ def as_csv(rows, **options):
 
 
 @given(
-    drawn=st.tuples(st.just(","), rows_of(1)) | st.tuples(st.just(";"), rows_of(2)),
+    table=st.tuples(st.just(","), rows_of(1)) | st.tuples(st.just(";"), rows_of(2)),
     end=st.sampled_from(["\n", "\r\n"]),
     quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
 )
-def test_what_python_writes_is_read(drawn, end, quoting):
-    delimiter, rows = drawn
+def test_files_written_by_python_are_read_back(table, end, quoting):
+    delimiter, rows = table
     header = [f"column {number}" for number in range(len(rows[0]))]
     with written("a.csv", as_csv([header, *rows], delimiter=delimiter, lineterminator=end, quoting=quoting)) as path:
         records = list(read_csv(path))
@@ -48,22 +48,22 @@ def test_what_python_writes_is_read(drawn, end, quoting):
 @given(st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=5))
 def test_records_do_not_depend_on_line_ends(rows):
     content = as_csv([["text", "label"], *rows], lineterminator="\n")
-    read = []
+    parsed = []
     for end in ("\n", "\r\n", "\r"):
         with written("a.csv", b"\xef\xbb\xbf" + content.replace("\n", end).encode()) as path:
-            read.append([(record.values, record.line) for record in read_csv(path)])
-    assert read[0] == read[1] == read[2]
+            parsed.append([(record.values, record.line) for record in read_csv(path)])
+    assert parsed[0] == parsed[1] == parsed[2]
 
 
 @pytest.mark.parametrize(
     ("line", "delimiter"),
     [("a,b", ","), ("a;b", ";"), ("a\tb", "\t"), ('"a;b;c",d', ","), ("text", ","), ('a;"x,\n', ";"), ("a,b;c,d", ",")],
 )
-def test_the_delimiter_is_seen_from_the_first_line(line, delimiter):
+def test_the_delimiter_is_detected_from_the_first_line(line, delimiter):
     assert find_delimiter([line]) == delimiter
 
 
-def test_columns_have_numbers_where_there_is_no_header(tmp_path):
+def test_columns_without_a_header_are_numbered(tmp_path):
     path = write(tmp_path / "a.csv", 'a,"b, c"\nd,e\n')
     assert [record.values for record in read_csv(path, header=False)] == [{"1": "a", "2": "b, c"}, {"1": "d", "2": "e"}]
 
@@ -87,7 +87,7 @@ def test_columns_have_numbers_where_there_is_no_header(tmp_path):
         ([], False),
     ],
 )
-def test_a_first_record_like_those_below_it_is_no_header(rows, is_data):
+def test_a_first_record_like_those_below_it_is_data(rows, is_data):
     assert looks_like_data(rows) is is_data
 
 
@@ -110,7 +110,7 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
     assert notes.skipped == {"empty line": 3}
 
 
-def test_another_number_of_fields_is_a_fault(tmp_path):
+def test_a_wrong_number_of_fields_is_a_fault(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,b\nyes, no, b\nc,d\n")
     assert (
         refusal(lambda: read_csv(path))
@@ -120,7 +120,7 @@ def test_another_number_of_fields_is_a_fault(tmp_path):
     assert [record.line for record in read_csv(path, notes=Notes(faults="skip"))] == [2, 4]
 
 
-def test_a_record_that_swallowed_others_says_where_it_ends(tmp_path):
+def test_a_record_spanning_several_lines_is_reported_with_its_last_line(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\n"a,b\nc,d\n"e,f"\n')
     assert refusal(lambda: read_csv(path)).startswith(
         f"{path}:2: a field of this record, which ends in line 4, continues after its closing quote"
@@ -132,7 +132,7 @@ def test_a_record_that_swallowed_others_says_where_it_ends(tmp_path):
     )
 
 
-def test_a_quote_that_never_closes_is_told_with_the_line_where_its_record_begins(tmp_path, monkeypatch):
+def test_an_unclosed_quote_is_reported_with_the_first_line_of_its_record(tmp_path, monkeypatch):
     remedy = (
         'close it, or double it ("") if it is part of a text, or set data.format=tsv if quotes mean nothing in this'
         " file"
@@ -158,7 +158,7 @@ def test_a_quote_that_never_closes_is_told_with_the_line_where_its_record_begins
         csv.field_size_limit(before)
 
 
-def test_a_field_that_goes_on_after_its_quote_is_a_fault(tmp_path):
+def test_a_field_that_continues_after_its_closing_quote_is_a_fault(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\n"so" they say,b\nc,d\n')
     assert (
         refusal(lambda: read_csv(path))
@@ -179,7 +179,7 @@ def test_a_field_of_any_length_is_read(tmp_path):
     assert [record.values["text"] for record in read_csv(path)] == [text]
 
 
-def test_a_header_alone_is_refused(tmp_path):
+def test_a_file_with_only_a_header_is_rejected(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\n")
     assert (
         refusal(lambda: read_csv(path))
@@ -196,29 +196,31 @@ def test_a_header_alone_is_refused(tmp_path):
         ("text;label\n1,5 and 2,5;a\n3,5;b\n", ";"),
     ],
 )
-def test_the_delimiter_is_what_parts_the_records_alike(content: str, delimiter: str, tmp_path: Path) -> None:
+def test_the_delimiter_gives_all_records_the_same_number_of_fields(
+    content: str, delimiter: str, tmp_path: Path
+) -> None:
     assert find_delimiter(content.splitlines(keepends=True)) == delimiter
     records = list(read_csv(write(tmp_path / "a.csv", content)))
     assert {len(record.values) for record in records} == {2}
 
 
-@pytest.mark.parametrize(("said", "between"), [("|", "|"), ("tab", "\t"), ("~", "~"), (",", ",")])
-def test_a_delimiter_that_is_given_is_taken(said: str, between: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("delimiter", "between"), [("|", "|"), ("tab", "\t"), ("~", "~"), (",", ",")])
+def test_a_given_delimiter_is_used(delimiter: str, between: str, tmp_path: Path) -> None:
     path = given_file(
-        write(tmp_path / "a.tsv", f"text{between}label\na;b;c{between}x\nd;e;f{between}y\n"), delimiter=said
+        write(tmp_path / "a.tsv", f"text{between}label\na;b;c{between}x\nd;e;f{between}y\n"), delimiter=delimiter
     )
     examples = list(read_labelled(path))
     assert [(example.text, example.label) for example in examples] == [("a;b;c", "x"), ("d;e;f", "y")]
 
 
-def test_a_delimiter_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_delimiter_is_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text::label\na::b\n")
     rule = "a delimiter is one character, such as , ; | or tab, and not a quote"
     assert refusal(lambda: read_csv(given_file(path, delimiter="::"))) == f"data.delimiter=::: {rule}"
     assert refusal(lambda: read_csv(given_file(path, delimiter='"'))) == f"data.delimiter='\"': {rule}"
 
 
-def test_a_file_of_bars_is_a_table_whatever_it_is_called(tmp_path: Path) -> None:
+def test_a_file_of_bar_separated_fields_is_a_table_whatever_its_name(tmp_path: Path) -> None:
     content = "text|label\n" + "".join(f"film {number}|{number % 2}\n" for number in range(20))
     for name in ("a.csv", "a.txt", "a"):
         description = describe(write(tmp_path / name, content))

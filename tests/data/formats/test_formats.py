@@ -49,7 +49,7 @@ TABLE = "Hi.\tHallo!\nRun!\tLauf!\nGo on.\tMach weiter.\n"
         ("a", "One line.\n", "lines"),
     ],
 )
-def test_a_format_is_told_by_extension_then_by_content(tmp_path, name, content, format):
+def test_a_format_is_detected_by_extension_then_by_content(tmp_path, name, content, format):
     assert detect_format(write(tmp_path / name, content)) == format
     assert detect_format(write(tmp_path / f"{name}.gz", gzip.compress(content.encode()))) == format
 
@@ -66,7 +66,7 @@ def test_a_format_is_told_by_extension_then_by_content(tmp_path, name, content, 
         ("panlex", "eng-deu.tsv", "tsv"),
     ],
 )
-def test_the_samples_are_told_apart(sample, file, format):
+def test_the_formats_of_the_samples_are_detected(sample, file, format):
     assert detect_format(sample_path(sample) / file) == format
 
 
@@ -82,8 +82,8 @@ def test_a_format_can_be_forced(tmp_path):
 
 
 @pytest.fixture
-def piped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Formats of a user's own: fields between bars, and sentences between slashes with a tag behind every word."""
+def user_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """User-defined formats: fields between bars, and words tagged after a slash."""
 
     def read(path: Path, *, notes: Notes, **_: object) -> Iterator[Record]:
         for number, line in enumerate(read_lines(path), start=1):
@@ -107,8 +107,8 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@pytest.mark.usefixtures("piped")
-def test_a_format_of_ones_own_is_told_by_its_extension_or_its_content_before_all_others(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("user_formats")
+def test_a_user_format_is_detected_by_extension_or_content_before_built_in_ones(tmp_path: Path) -> None:
     assert detect_format(write(tmp_path / "a.pipe", "")) == "pipe"
     assert detect_format(write(tmp_path / "a.txt", "a|b\nc|d\n")) == "pipe"
     assert detect_format(write(tmp_path / "a.csv", "a,b\n")) == "slash"
@@ -116,8 +116,8 @@ def test_a_format_of_ones_own_is_told_by_its_extension_or_its_content_before_all
         find_format(tmp_path / "a.txt", "pip")
 
 
-@pytest.mark.usefixtures("piped")
-def test_a_format_of_ones_own_gives_examples_and_descriptions(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("user_formats")
+def test_a_user_format_gives_examples_and_descriptions(tmp_path: Path) -> None:
     bars = write(tmp_path / "a.pipe", "a fox|yes\n\nno bar\na dog|no\n")
     notes = Notes(faults="skip")
     assert [(each.text, each.labels) for each in read_labelled(bars, notes=notes)] == [
@@ -134,15 +134,15 @@ def test_a_format_of_ones_own_gives_examples_and_descriptions(tmp_path: Path) ->
     assert "words with tags, 2 records" in str(describe(slashes))
 
 
-@pytest.mark.usefixtures("piped")
-def test_a_format_of_ones_own_that_holds_nothing_or_something_else_is_refused(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("user_formats")
+def test_a_user_format_without_suitable_records_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no record in it"):
         list(read_labelled(write(tmp_path / "a.pipe", "\n")))
     with pytest.raises(UserError, match="this is fields between bars .pipe., which holds no words with tags"):
         list(read_sentences(write(tmp_path / "b.pipe", "a|b\n")))
 
 
-@pytest.mark.usefixtures("piped")
-def test_a_file_in_a_format_of_ones_own_is_a_table_where_texts_are_asked_about() -> None:
+@pytest.mark.usefixtures("user_formats")
+def test_a_file_in_a_user_format_is_a_table() -> None:
     assert is_table("a.pipe") and is_table("a.pipe.gz") and is_table("a.csv")
     assert not any(map(is_table, ("a.txt", "a.json", "a.conll", "-", None)))

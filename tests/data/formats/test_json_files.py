@@ -17,7 +17,7 @@ VALUE = st.recursive(
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=4), VALUE, max_size=4), min_size=1, max_size=5), st.booleans())
-def test_what_python_writes_is_read(objects, ascii_only):
+def test_files_written_by_python_are_read_back(objects, ascii_only):
     content = "".join(json.dumps(value, ensure_ascii=ascii_only).replace("\0", "") + "\n" for value in objects)
     with written("a.jsonl", content) as path:
         records = list(read_jsonl(path))
@@ -25,7 +25,7 @@ def test_what_python_writes_is_read(objects, ascii_only):
     assert [record.line for record in records] == list(range(1, len(objects) + 1))
 
 
-def test_fields_of_fields_are_named_with_dots():
+def test_nested_fields_are_named_with_dots():
     values = {"translation": {"en": "a", "de": {"formal": "b"}}, "a.b": 1, "none": {}}
     assert dotted_names(values) == ["translation.en", "translation.de.formal", "a.b", "none"]
     assert [value_at(values, name) for name in dotted_names(values)] == ["a", "b", 1, {}]
@@ -55,7 +55,7 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
     ],
     ids=lambda text: text[:30],
 )
-def test_what_is_no_object_is_a_fault(tmp_path, line, sentence):
+def test_a_line_that_is_not_an_object_is_a_fault(tmp_path, line, sentence):
     path = write(tmp_path / "a.jsonl", f'{{"a": 1}}\n{line}\n{{"a": 3}}\n')
     assert (
         refusal(lambda: read_jsonl(path)) == f"{path}:2: {sentence}; fix it, or skip such records with data.faults=skip"
@@ -63,7 +63,7 @@ def test_what_is_no_object_is_a_fault(tmp_path, line, sentence):
     assert [record.line for record in read_jsonl(path, notes=Notes(faults="skip"))] == [1, 3]
 
 
-def test_one_object_over_many_lines_is_told_as_such(tmp_path):
+def test_an_object_over_several_lines_is_reported_as_such(tmp_path):
     path = write(tmp_path / "a.json", '{\n"a": 1\n}')
     assert (
         refusal(lambda: read_jsonl(path))
@@ -79,13 +79,13 @@ OBJECTS = st.lists(
 
 
 @given(OBJECTS, st.sampled_from([None, 1, "\t"]))
-def test_an_array_is_read_as_python_wrote_it(objects, indent):
+def test_an_array_written_by_python_is_read_back(objects, indent):
     with written("a.json", json.dumps(objects, indent=indent)) as path:
         assert [record.values for record in read_json_array(path)] == objects
         assert [record.values for record in read_jsonl(path)] == objects
 
 
-def test_records_of_an_array_have_the_lines_where_they_begin(tmp_path):
+def test_records_of_an_array_know_the_line_where_they_begin(tmp_path):
     path = write(tmp_path / "a.json", '\n[\n {"a": 1},\n\n {"a":\n  "two\\n"}, {"a": 3}\n]\n')
     assert find_format(path) == "json"
     assert [(record.line, record.values) for record in read_json_array(path)] == [
@@ -96,14 +96,14 @@ def test_records_of_an_array_have_the_lines_where_they_begin(tmp_path):
 
 
 @pytest.mark.parametrize("size", [7, 100, 2**20])
-def test_an_array_does_not_depend_on_how_it_is_cut(tmp_path, monkeypatch, size):
+def test_an_array_is_read_equally_with_any_piece_size(tmp_path, monkeypatch, size):
     monkeypatch.setattr(json_files, "PIECE", size)
     objects = [{"text": "ä" * length, "label": "]},["} for length in (0, 1, 50, 5000)] * 9
     path = write(tmp_path / "a.json", json.dumps(objects, indent=1))
     assert [record.values for record in read_json_array(path)] == objects
 
 
-def test_a_broken_array_is_told_with_its_line(tmp_path):
+def test_a_broken_array_is_reported_with_its_line(tmp_path):
     path = write(tmp_path / "a.json", '[{"a": 1},\n{"a": 2}\n{"a": }]')
     assert refusal(lambda: read_json_array(path)) == f"{path}:3: this is not JSON: expecting value at column 7"
     path = write(tmp_path / "b.json", '[{"a": 1},\n3]')

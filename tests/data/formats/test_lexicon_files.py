@@ -4,7 +4,7 @@ from clew.core.errors import UserError
 from clew.data.formats.lexicon_files import read_lexicon
 
 
-def test_pairs_stand_with_a_tab_or_spaces_between(tmp_path):
+def test_pairs_are_separated_by_a_tab_or_spaces(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("dog\tHund\nice cream\tEis\n\ncat  Katze\n", encoding="utf-8")
     assert read_lexicon(path) == [("dog", "Hund"), ("ice cream", "Eis"), ("cat", "Katze")]

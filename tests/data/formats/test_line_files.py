@@ -12,7 +12,7 @@ LINE = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["C
 )
 
 
-def pair_of(tmp_path, source, target):
+def parallel_files(tmp_path, source, target):
     return write(tmp_path / "train.en", source), write(tmp_path / "train.de", target)
 
 
@@ -47,13 +47,13 @@ def test_parallel_lines_are_pairs(pairs, ended, zipped):
 
 def test_lines_that_are_empty_on_both_sides_are_skipped_and_counted(tmp_path):
     notes = Notes()
-    paths = pair_of(tmp_path, "a\n\nb\n\n\n", "x\n \ny\n")
+    paths = parallel_files(tmp_path, "a\n\nb\n\n\n", "x\n \ny\n")
     assert [record.line for record in read_parallel(*paths, notes=notes)] == [1, 3]
     assert notes.report() == [f"skipped 3 x line empty on both sides (first: {paths[0]}:2)"]
 
 
 def test_a_line_that_is_empty_on_one_side_is_a_fault(tmp_path):
-    source, target = pair_of(tmp_path, "a\n\nb\nc\n", "x\ny\n \nz\n")
+    source, target = parallel_files(tmp_path, "a\n\nb\nc\n", "x\ny\n \nz\n")
     assert (
         refusal(lambda: read_parallel(source, target))
         == f"{source}:2: this line is empty, and line 2 of {target} is not; fix it, or skip such records with"
@@ -67,13 +67,13 @@ def test_a_line_that_is_empty_on_one_side_is_a_fault(tmp_path):
 
 def test_files_of_unequal_length_are_refused_with_both_counts(tmp_path):
     rule = "line n of one must translate line n of the other, so look for a missing or broken line"
-    source, target = pair_of(tmp_path, "a\nb\nc\nd\n", "x\ny\n")
+    source, target = parallel_files(tmp_path, "a\nb\nc\nd\n", "x\ny\n")
     for faults in ("refuse", "skip"):
         assert (
             refusal(lambda faults=faults: read_parallel(source, target, notes=Notes(faults=faults)))
             == f"{source} has 4 lines and {target} 2: line 3 of {source} has no partner; {rule}"
         )
-    source, target = pair_of(tmp_path, "a\nb\n", "x\ny\n\nz\n")
+    source, target = parallel_files(tmp_path, "a\nb\n", "x\ny\n\nz\n")
     assert (
         refusal(lambda: read_parallel(source, target))
         == f"{target} has 4 lines and {source} 2: line 3 of {target} has no partner; {rule}"
@@ -81,7 +81,7 @@ def test_files_of_unequal_length_are_refused_with_both_counts(tmp_path):
 
 
 def test_the_two_files_are_found_by_their_languages(tmp_path):
-    source, target = pair_of(tmp_path, "a", "b")
+    source, target = parallel_files(tmp_path, "a", "b")
     assert find_parallel(tmp_path / "train", "en", "de") == (source, target)
     zipped = write(tmp_path / "train.fr.gz", gzip.compress(b"c", mtime=0))
     assert find_parallel(str(tmp_path / "train"), "fr", "en") == (zipped, source)

@@ -1,4 +1,4 @@
-"""navec's tar, written here by hand."""
+"""Tar files in navec's format, written by hand."""
 
 import gzip
 import io
@@ -35,7 +35,7 @@ def write(path, parts):
     return path
 
 
-def test_a_vector_is_its_parts_centroids_and_frequent_words_come_first(tmp_path):
+def test_a_vector_joins_its_parts_centroids_and_frequent_words_come_first(tmp_path):
     words, vectors = read_navec(write(tmp_path / "tiny.tar", members()))
     assert words == ["в", "дом", "аист"]
     assert vectors.tolist() == [[2, 3, 8, 9], [4, 5, 6, 7], [0, 1, 8, 9]]
@@ -59,12 +59,12 @@ def test_a_vector_is_its_parts_centroids_and_frequent_words_come_first(tmp_path)
         ({"vocab.bin": members(words=WORDS[1:], counts=COUNTS[1:])["vocab.bin"]}, "has 4 words and pq.bin 5 vectors"),
     ],
 )
-def test_a_damaged_file_is_told_in_a_sentence(tmp_path, change, sentence):
+def test_a_damaged_file_is_reported_in_a_sentence(tmp_path, change, sentence):
     with pytest.raises(UserError, match=sentence):
         read_navec(write(tmp_path / "bad.tar", {**members(), **change}))
 
 
-def test_what_is_no_such_tar_is_refused(tmp_path):
+def test_a_tar_without_navec_vectors_is_rejected(tmp_path):
     with pytest.raises(UserError, match=r"has no pq\.bin"):
         read_navec(write(tmp_path / "some.tar", {name: part for name, part in members().items() if name != "pq.bin"}))
     (tmp_path / "text.tar").write_text("no tar at all", encoding="utf-8")
@@ -84,19 +84,19 @@ def test_what_is_no_such_tar_is_refused(tmp_path):
         ),
     ],
 )
-def test_words_that_cannot_be_read_are_refused(tmp_path, content, sentence):
+def test_unreadable_words_are_rejected(tmp_path, content, sentence):
     with pytest.raises(UserError, match=sentence):
         read_navec(write(tmp_path / "bad.tar", {**members(), "vocab.bin": content}))
 
 
-def test_words_that_unzip_to_a_multiple_of_their_size_are_refused(tmp_path):
+def test_words_that_unzip_to_many_times_their_size_are_rejected(tmp_path):
     write(tmp_path / "bomb.tar", {**members(), "vocab.bin": gzip.compress(bytes(2**27), mtime=0)})
     with pytest.raises(UserError, match=r"bomb.tar: unpacks to more than 100 times its size"):
         read_navec(tmp_path / "bomb.tar")
 
 
-def test_vectors_that_no_memory_holds_are_refused_before_they_are_made(tmp_path):
-    """Each of 2^16 words by one byte, and a single vector of 2^24 numbers that all of them share."""
+def test_too_large_vectors_are_rejected_before_they_are_allocated(tmp_path):
+    """2^16 words of one byte each, all with the same vector of 2^24 numbers."""
     count, dim = 2**16, 2**24
     words = [str(number) for number in range(count)]
     indexes, codes = np.zeros((count, 1), np.uint8), np.zeros((1, 1, dim), "<f4")
@@ -105,15 +105,15 @@ def test_vectors_that_no_memory_holds_are_refused_before_they_are_made(tmp_path)
         read_navec(tmp_path / "wide.tar")
 
 
-def test_a_sparse_member_is_not_filled_up(tmp_path):
+def test_a_sparse_member_is_not_expanded(tmp_path):
     parts = members()
     write(tmp_path / "whole.tar", parts)
-    found = bytearray((tmp_path / "whole.tar").read_bytes())
-    place = found.index(b"pq.bin")
-    found[place + 156 : place + 157] = b"S"
-    found[place + 483 : place + 495] = b"17777777777\0"
-    found[place + 148 : place + 156] = b" " * 8
-    found[place + 148 : place + 156] = b"%06o\0 " % sum(found[place : place + 512])
-    (tmp_path / "sparse.tar").write_bytes(found)
+    content = bytearray((tmp_path / "whole.tar").read_bytes())
+    place = content.index(b"pq.bin")
+    content[place + 156 : place + 157] = b"S"
+    content[place + 483 : place + 495] = b"17777777777\0"
+    content[place + 148 : place + 156] = b" " * 8
+    content[place + 148 : place + 156] = b"%06o\0 " % sum(content[place : place + 512])
+    (tmp_path / "sparse.tar").write_bytes(content)
     with pytest.raises(UserError, match=r"this one has no pq.bin|cannot be read as the tar"):
         read_navec(tmp_path / "sparse.tar")

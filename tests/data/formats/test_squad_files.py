@@ -25,22 +25,22 @@ def question(text: str = "Rome", start: Any = 13, **more: Any) -> dict[str, Any]
     return {"id": "q1", "question": "Where?", "answers": [{"text": text, "answer_start": start}], **more}
 
 
-def test_both_versions_are_read_with_their_ids_and_places(tmp_path: Path) -> None:
-    none = {
+def test_both_versions_are_read_with_ids_and_answer_positions(tmp_path: Path) -> None:
+    unanswerable = {
         "id": 7,
         "question": "Who?",
         "answers": [],
         "is_impossible": True,
         "plausible_answers": [{"text": "Bo", "answer_start": 19}],
     }
-    path = squad(tmp_path / "dev.json", question(), question("tea", 28, id="q2", answers=[]), none)
-    found = list(read_questions(path))
-    assert [(example.id, example.answers) for example in found] == [
+    path = squad(tmp_path / "dev.json", question(), question("tea", 28, id="q2", answers=[]), unanswerable)
+    questions = list(read_questions(path))
+    assert [(example.id, example.answers) for example in questions] == [
         ("q1", (Answer("Rome", 13),)),
         ("q2", ()),
         ("7", ()),
     ]
-    assert all(PASSAGE[answer.start :].startswith(answer.text) for example in found for answer in example.answers)
+    assert all(PASSAGE[answer.start :].startswith(answer.text) for example in questions for answer in example.answers)
     description = describe(path)
     assert (description.format, description.num_records) == ("squad", 3)
     use = guess_use(description)
@@ -62,7 +62,7 @@ def test_both_versions_are_read_with_their_ids_and_places(tmp_path: Path) -> Non
         (question(question=None), PASSAGE, "the field for data.question is null"),
     ],
 )
-def test_a_faulty_question_is_named_or_left_out(
+def test_a_faulty_question_is_reported_or_skipped(
     tmp_path: Path, given: dict[str, Any], passage: str, sentence: str
 ) -> None:
     path = squad(tmp_path / "dev.json", given, passage=passage)
@@ -87,14 +87,14 @@ def test_a_faulty_question_is_named_or_left_out(
         ('{"data": []}', "there is no record in it"),
     ],
 )
-def test_json_of_another_shape_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+def test_json_of_another_structure_is_rejected(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(UserError) as error:
         list(read_questions(write(tmp_path / "dev.json", text), format="squad"))
     assert sentence in str(error.value) and str(error.value).startswith(str(tmp_path / "dev.json"))
 
 
-def test_tables_and_lists_say_the_same(tmp_path: Path) -> None:
-    wanted = [((Answer("Rome", 13),)), ()]
+def test_tables_and_lists_give_the_same_questions(tmp_path: Path) -> None:
+    expected = [((Answer("Rome", 13),)), ()]
     rows = [
         {
             "id": "a",
@@ -105,16 +105,16 @@ def test_tables_and_lists_say_the_same(tmp_path: Path) -> None:
         {"question": "Who?", "context": PASSAGE, "answers": {"text": [], "answer_start": []}},
     ]
     lines = list(read_questions(write(tmp_path / "q.jsonl", "".join(json.dumps(row) + "\n" for row in rows))))
-    assert [example.answers for example in lines] == wanted and lines[0].id == "a"
+    assert [example.answers for example in lines] == expected and lines[0].id == "a"
     table = write(tmp_path / "q.csv", f'asked,passage,answer\nWhere?,"{PASSAGE}",Rome\nWho?,"{PASSAGE}",\n')
-    assert [example.answers for example in read_questions(table, question="asked")] == wanted
+    assert [example.answers for example in read_questions(table, question="asked")] == expected
     listed = [("Where?", PASSAGE, "Rome"), Question("Who?", PASSAGE)]
-    assert [example.answers for example in read_questions(listed)] == wanted
+    assert [example.answers for example in read_questions(listed)] == expected
     with pytest.raises(UserError, match="the answer 'Oslo' does not occur in its passage"):
         list(read_questions([("Where?", PASSAGE, "Oslo")]))
 
 
-def test_drawn_questions_have_their_answer_where_they_say() -> None:
+def test_synthetic_questions_have_their_answer_at_the_stated_position() -> None:
     drawn = synthetic_questions(200, 1, 2, 5)
     assert drawn == synthetic_questions(200, 1, 2, 5) != synthetic_questions(200, 2, 2, 5)
     assert all(

@@ -1,4 +1,4 @@
-"""Parquet, Arrow and Feather as their library writes them, and the folders that `datasets` saves."""
+"""Parquet, Arrow and Feather files written by pyarrow, and folders saved by `datasets`."""
 
 import json
 import random
@@ -55,7 +55,7 @@ WRITERS: dict[str, Callable[[Any, Path], Any]] = {
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a"])
-def test_a_table_is_read_as_it_was_written_whatever_it_is_called(writer: str, name: str, tmp_path: Path) -> None:
+def test_a_table_is_read_back_whatever_its_name(writer: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     WRITERS[writer](TABLE, path)
     assert detect_format(path) == "table"
@@ -67,30 +67,28 @@ def test_a_table_is_read_as_it_was_written_whatever_it_is_called(writer: str, na
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_only_the_columns_that_are_asked_for_are_read(
-    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, read = tmp_path / "a", []
+def test_only_the_requested_columns_are_read(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, columns_read = tmp_path / "a", []
     WRITERS[writer](TABLE, path)
     whole = table_files.batches
 
-    def watched(*given: Any) -> Any:
-        for batch in whole(*given):
-            read.append(batch.schema.names)
+    def recorded(*args: Any) -> Any:
+        for batch in whole(*args):
+            columns_read.append(batch.schema.names)
             yield batch
 
-    monkeypatch.setattr(table_files, "batches", watched)
+    monkeypatch.setattr(table_files, "batches", recorded)
     assert len(list(read_labelled(path, text="text", label="stars"))) == 50
-    assert {tuple(names) for names in read} == {("text", "stars")}
+    assert {tuple(names) for names in columns_read} == {("text", "stars")}
 
 
 @pytest.mark.parametrize("writer", ["parquet", "arrow", "arrow stream"])
-def test_rows_are_read_as_they_are_asked_for(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_read_lazily(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, sizes = tmp_path / "a", []
     WRITERS[writer](TABLE, path)
     whole = table_files.batches
     monkeypatch.setattr(
-        table_files, "batches", lambda *given: (sizes.append(batch.num_rows) or batch for batch in whole(*given))
+        table_files, "batches", lambda *args: (sizes.append(batch.num_rows) or batch for batch in whole(*args))
     )
     next(read_table(path))
     assert sum(sizes) <= 50 and len(sizes) == 1
@@ -108,7 +106,7 @@ def test_a_large_row_group_is_not_read_whole(tmp_path: Path) -> None:
     assert most < (tmp_path / "a.parquet").stat().st_size / 2
 
 
-def test_fields_of_fields_and_lists_are_columns(tmp_path: Path) -> None:
+def test_nested_fields_and_lists_are_columns(tmp_path: Path) -> None:
     rows = [
         {"translation": {"en": f"cat {n}", "de": f"Katze {n}"}, "words": ["a", "b"], "tags": ["X", "Y"], "raw": b"\0"}
         for n in range(3)
@@ -131,7 +129,7 @@ def classes_table() -> Any:
     return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
-def test_numbers_of_classes_are_their_names(tmp_path: Path) -> None:
+def test_class_numbers_are_replaced_by_class_names(tmp_path: Path) -> None:
     parquet.write_table(classes_table(), tmp_path / "a.parquet")
     assert [dict(record.values) for record in read_table(tmp_path / "a.parquet")] == [
         {"text": "a", "label": "neg", "tags": ["O", "B"]},
@@ -140,8 +138,8 @@ def test_numbers_of_classes_are_their_names(tmp_path: Path) -> None:
     ]
 
 
-def saved(folder: Path, table: Any) -> Path:
-    """A folder as `datasets` saves it, in two shards."""
+def save_dataset(folder: Path, table: Any) -> Path:
+    """Save a table in two shards, like `datasets`."""
     folder.mkdir(parents=True)
     names = [f"data-{number:05}-of-00002.arrow" for number in range(2)]
     for name, part in zip(names, (table.slice(0, 1), table.slice(1)), strict=True):
@@ -151,8 +149,8 @@ def saved(folder: Path, table: Any) -> Path:
     return folder
 
 
-def test_a_folder_that_datasets_saved_is_read_in_the_order_it_tells(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "saved", classes_table().slice(0, 2))
+def test_a_folder_saved_by_datasets_is_read_in_its_stated_order(tmp_path: Path) -> None:
+    folder = save_dataset(tmp_path / "saved", classes_table().slice(0, 2))
     write_stream(classes_table(), folder / "cache-123.arrow")
     assert [(example.text, example.label, example.id) for example in read_labelled(folder)] == [
         ("a", "neg", f"{folder / 'data-00000-of-00002.arrow'}:1"),
@@ -161,19 +159,19 @@ def test_a_folder_that_datasets_saved_is_read_in_the_order_it_tells(tmp_path: Pa
     assert "".join(find_text(folder)) == "a\nb"
 
 
-def test_a_saved_dataset_of_parts_asks_for_one(tmp_path: Path) -> None:
+def test_a_saved_dataset_of_several_parts_is_rejected(tmp_path: Path) -> None:
     for part in ("train", "test"):
-        saved(tmp_path / part, classes_table())
+        save_dataset(tmp_path / part, classes_table())
     write(tmp_path / "dataset_dict.json", '{"splits": ["train", "test"]}')
     sentence = (
         f"{tmp_path}: this folder has the parts test, train of a dataset; give one, e.g."
         f" data.train={tmp_path / 'train'}"
     )
-    for read in (read_labelled, find_text):
-        assert refusal(lambda read=read: read(tmp_path)) == sentence  # type: ignore[misc]
+    for reader in (read_labelled, find_text):
+        assert refusal(lambda reader=reader: reader(tmp_path)) == sentence  # type: ignore[misc]
 
 
-def test_a_folder_of_parquet_is_one_table_and_one_text(tmp_path: Path) -> None:
+def test_a_folder_of_parquet_files_is_one_table_and_one_text(tmp_path: Path) -> None:
     for number in range(3):
         parquet.write_table(TABLE.slice(number * 10, 10), tmp_path / f"part-{number}.parquet", row_group_size=3)
     assert [example.text for example in read_labelled(tmp_path)] == [row["text"] for row in ROWS[:30]]
@@ -184,7 +182,7 @@ def test_a_folder_of_parquet_is_one_table_and_one_text(tmp_path: Path) -> None:
     assert (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
 
 
-def test_what_pandas_writes_is_read_without_its_index(tmp_path: Path) -> None:
+def test_files_written_by_pandas_are_read_without_the_index(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["a", None, "c"], "label": pandas.Categorical(["x", "y", "x"])}, index=[3, 5, 9])
     for kind in ("object", "str"):
@@ -196,7 +194,7 @@ def test_what_pandas_writes_is_read_without_its_index(tmp_path: Path) -> None:
         ]
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+def test_a_missing_column_is_reported_with_the_existing_ones(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(TABLE, path)
     assert (
@@ -218,7 +216,7 @@ def test_a_damaged_table_is_refused(writer: str, tmp_path: Path) -> None:
     assert sentence.endswith("); it is damaged, so copy it again")
 
 
-def test_a_table_without_a_row_is_refused(tmp_path: Path) -> None:
+def test_a_table_without_rows_is_rejected(tmp_path: Path) -> None:
     parquet.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
     assert (
         refusal(lambda: read_labelled(tmp_path / "a.parquet"))
@@ -226,7 +224,7 @@ def test_a_table_without_a_row_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_small_file_that_says_it_is_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_that_claims_to_be_large_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"text": ["x" * 10_000] * 2000}), path, compression="zstd", use_dictionary=False)
     monkeypatch.setattr("clew.data.files.unpacking.SMALL", 2**16)
@@ -236,7 +234,7 @@ def test_a_small_file_that_says_it_is_large_is_refused(tmp_path: Path, monkeypat
         list(read_table(path))
 
 
-def test_without_pyarrow_a_table_is_named_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name=name)
 

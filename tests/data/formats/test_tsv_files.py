@@ -10,7 +10,7 @@ CELL = st.text(st.characters(exclude_characters="\t\r\n\0", exclude_categories=[
 
 
 @given(rows=st.lists(st.lists(CELL, min_size=3, max_size=3), min_size=1, max_size=6))
-def test_what_is_written_is_read(rows):
+def test_written_records_are_read_back(rows):
     content = "first\tsecond\tthird\n" + "".join("\t".join(row) + "\n" for row in rows)
     with written("a.tsv", content) as path:
         records = list(read_tsv(path, header=True))
@@ -40,11 +40,11 @@ def test_quotes_are_characters(tmp_path):
         ([["only", "one"]], False),
     ],
 )
-def test_a_header_is_told_by_its_names_or_by_the_numbers_below_it(rows, is_header):
+def test_a_header_is_detected_by_its_names_or_by_numbers_below_it(rows, is_header):
     assert looks_like_header(rows) is is_header
 
 
-def test_a_column_wanted_by_name_makes_the_first_line_a_header(tmp_path):
+def test_a_column_requested_by_name_makes_the_first_line_a_header(tmp_path):
     path = write(tmp_path / "a.tsv", "english\tgerman\nHi.\tHallo!\n")
     assert [record.values for record in read_tsv(path, wanted=["english"])] == [{"english": "Hi.", "german": "Hallo!"}]
     assert [record.values["1"] for record in read_tsv(path, wanted=[1])] == ["english", "Hi."]
@@ -58,7 +58,7 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
     assert notes.report() == [f"skipped 3 x empty line (first: {path}:1)"]
 
 
-def test_another_number_of_fields_is_a_fault(tmp_path):
+def test_a_wrong_number_of_fields_is_a_fault(tmp_path):
     path = write(tmp_path / "a.tsv", "a\tb\nc\td\te\nf\n\t\t\ng\th\n")
     assert refusal(lambda: read_tsv(path)) == (
         f"{path}:2: expected 2 tab-separated columns, found 3; fix it, or skip such records with data.faults=skip"
@@ -68,14 +68,14 @@ def test_another_number_of_fields_is_a_fault(tmp_path):
     assert notes.skipped == {"wrong number of fields": 3}
 
 
-def test_a_name_that_is_there_twice_is_refused(tmp_path):
+def test_a_repeated_column_name_is_rejected(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\ttext\na\tb\tc\n")
     assert refusal(lambda: read_tsv(path, header=True)) == (
         f"{path}:1: there are two columns 'text'; rename one, or set data.header=false if this line is not a header"
     )
 
 
-def test_a_column_without_a_name_is_called_by_its_number(tmp_path):
+def test_an_unnamed_column_is_named_by_its_number(tmp_path):
     path = write(tmp_path / "a.tsv", "\ttext\n0\ta\n")
     assert [record.values for record in read_tsv(path, wanted=["text"])] == [{"1": "0", "text": "a"}]
 

@@ -23,7 +23,7 @@ def numbers(top, height=5, width=11, seed=1):
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_a_palettes_entries_are_read_as_they_are_stored(bits):
+def test_palette_entries_are_read_as_stored(bits):
     levels = numbers(2**bits)
     picture = Image.fromarray(levels, "P")
     picture.putpalette(list(np.random.default_rng(0).integers(0, 256, 3 * 2**bits)))
@@ -31,7 +31,7 @@ def test_a_palettes_entries_are_read_as_they_are_stored(bits):
     np.testing.assert_array_equal(read_levels(data, "a.png"), levels)
 
 
-def test_grey_levels_are_numbers_whatever_the_filters_of_their_lines():
+def test_grey_levels_are_label_numbers_under_any_line_filter():
     levels = np.cumsum(numbers(5, 40, 40), axis=1).astype(np.uint8)
     np.testing.assert_array_equal(read_levels(saved(Image.fromarray(levels)), "a.png"), levels)
     black_and_white = numbers(2, 7, 19)
@@ -40,7 +40,7 @@ def test_grey_levels_are_numbers_whatever_the_filters_of_their_lines():
     )
 
 
-def test_a_palette_picture_has_its_numbers_and_pillow_sees_the_colours():
+def test_a_palette_picture_keeps_label_numbers_and_shows_colours_in_pillow():
     levels = numbers(4)
     data = palette_png(levels, ("#010203", "#ff0000", "#00ff00"))
     np.testing.assert_array_equal(read_levels(data, "a.png"), levels)
@@ -49,12 +49,12 @@ def test_a_palette_picture_has_its_numbers_and_pillow_sees_the_colours():
 
 
 @pytest.mark.parametrize(("size", "ignored"), [(1, None), (2, None), (3, 1), (4, 2), (20, None)])
-def test_a_cells_number_is_that_of_most_of_its_pixels(size, ignored):
+def test_a_cell_has_the_label_of_most_of_its_pixels(size, ignored):
     levels = numbers(3, 9, 14)
     assert cell_levels(levels, size, ignored).tolist() == most_frequent(levels.tolist(), size, ignored)
 
 
-def test_a_cell_that_is_ignored_throughout_has_no_number():
+def test_a_cell_of_only_ignored_pixels_has_no_label():
     assert cell_levels(np.full((2, 4), 255, np.uint8), 2, 255).tolist() == [[-1, -1]]
     assert cell_levels(np.array([[255, 1], [255, 255]], np.uint8), 2, 255).tolist() == [[1]]
 
@@ -71,7 +71,7 @@ def test_a_cell_that_is_ignored_throughout_has_no_number():
         (saved(Image.new("L", (4, 4)))[:50], "a.png: the PNG file is damaged: .*; copy it again"),
     ],
 )
-def test_what_is_no_label_picture_is_refused_with_a_sentence(data, sentence):
+def test_files_that_are_not_label_pictures_are_rejected(data, sentence):
     with pytest.raises(UserError, match=sentence):
         read_levels(data, "a.png")
 
@@ -90,13 +90,13 @@ def read(folders, notes=None, **options):
     return list(LABELLED_PIXELS.read_files([folders / "pictures"], data, notes or Notes()))
 
 
-def test_a_picture_has_the_label_picture_of_its_name_beside_its_folder(folders):
-    found = read(folders, names=["a", "b"], ignored=7)
-    assert [example.pixels.levels().shape for example in found] == [(4, 6), (5, 6), (6, 6)]
-    assert (found[0].names, found[0].ignored) == (("a", "b"), 7)
+def test_label_pictures_are_found_by_name_in_the_neighbouring_folder(folders):
+    examples = read(folders, names=["a", "b"], ignored=7)
+    assert [example.pixels.levels().shape for example in examples] == [(4, 6), (5, 6), (6, 6)]
+    assert (examples[0].names, examples[0].ignored) == (("a", "b"), 7)
 
 
-def test_mistakes_in_folders_have_their_sentences(folders):
+def test_missing_and_mismatched_label_pictures_are_reported(folders):
     with pytest.raises(UserError, match="there is no such folder; data.labels names their folder"):
         read(folders, labels=str(folders / "lables"))
     Image.new("L", (9, 4)).save(folders / "labels" / "0.png")
@@ -112,7 +112,7 @@ def test_mistakes_in_folders_have_their_sentences(folders):
         read(folders)
 
 
-def test_drawn_scenes_differ_in_size_where_the_smallest_side_is_given():
+def test_drawn_scenes_vary_in_size_if_a_smallest_side_is_given():
     data = LabelledPixelsData(corpus="scenes", size=40, side=40, smallest=34, things=2)
     parts = LABELLED_PIXELS.read(data, 1)
     sides = {example.picture.side for example in parts["train"]}

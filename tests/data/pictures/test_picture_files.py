@@ -1,5 +1,4 @@
-"""Pictures of every kind are read as Pillow's own conversions give them; what cannot be read is refused by name with a
-sentence."""
+"""Pictures of every kind are read like Pillow's own conversions; unreadable files are rejected with their name."""
 
 import io
 import os
@@ -23,24 +22,24 @@ LOSSLESS = ["PNG", "BMP", "TIFF", "WEBP", "PPM"]
 
 
 @pytest.mark.parametrize("format", LOSSLESS)
-def test_lossless_colours_come_back_as_they_were(format: str, tmp_path: Path) -> None:
+def test_lossless_formats_are_read_exactly(format: str, tmp_path: Path) -> None:
     array = pixels(5, 9)
-    found = read_picture(write_picture(tmp_path / "a", array, format))
-    assert found.dtype == torch.uint8 and np.array_equal(found.numpy(), array)
+    picture = read_picture(write_picture(tmp_path / "a", array, format))
+    assert picture.dtype == torch.uint8 and np.array_equal(picture.numpy(), array)
 
 
 @pytest.mark.parametrize("format", ["PNG", "TIFF", "WEBP", "JPEG"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_turned_camera_gives_an_upright_picture(format: str, orientation: int, tmp_path: Path) -> None:
+def test_a_picture_from_a_turned_camera_is_read_upright(format: str, orientation: int, tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     path = write_picture(tmp_path / "a", pixels(5, 9), format, exif=exif)
-    found = read_picture(path)
-    assert np.array_equal(found.numpy(), np.asarray(ImageOps.exif_transpose(Image.open(path))))
-    assert tuple(found.shape[:2]) == picture_size(path) == ((9, 5) if orientation >= 5 else (5, 9))
+    picture = read_picture(path)
+    assert np.array_equal(picture.numpy(), np.asarray(ImageOps.exif_transpose(Image.open(path))))
+    assert tuple(picture.shape[:2]) == picture_size(path) == ((9, 5) if orientation >= 5 else (5, 9))
 
 
-def test_a_damaged_note_on_the_camera_is_passed_over(tmp_path: Path) -> None:
+def test_damaged_camera_metadata_are_ignored(tmp_path: Path) -> None:
     array = pixels(4, 6)
     path = write_picture(tmp_path / "a.png", array, exif=b"Exif\0\0II*\0\xff\xff\xff\xff broken")
     assert np.array_equal(read_picture(path).numpy(), array) and picture_size(path) == (4, 6)
@@ -54,26 +53,26 @@ def test_a_damaged_note_on_the_camera_is_passed_over(tmp_path: Path) -> None:
         *((format, mode) for format in ("PNG", "GIF") for mode in ("1", "L", "P", "RGB")),
     ],
 )
-def test_every_kind_of_colours_becomes_rgb_and_grey(format: str, mode: str) -> None:
+def test_every_colour_mode_is_converted_to_rgb_and_grey(format: str, mode: str) -> None:
     data = encoded(pixels(5, 9), format, mode=mode)
-    wanted = Image.open(io.BytesIO(data)).convert("RGB")
-    assert np.array_equal(decode_picture(data, "a"), np.asarray(wanted))
+    expected = Image.open(io.BytesIO(data)).convert("RGB")
+    assert np.array_equal(decode_picture(data, "a"), np.asarray(expected))
     grey = decode_picture(data, "a", mode="grey")
-    assert np.array_equal(grey, np.asarray(wanted.convert("L"))[..., None])
+    assert np.array_equal(grey, np.asarray(expected.convert("L"))[..., None])
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "PA"])
-def test_transparent_pixels_are_laid_on_white(mode: str) -> None:
+def test_transparent_pixels_are_blended_with_white(mode: str) -> None:
     layers = pixels(6, 7, 4)
     image = Image.fromarray(layers).convert(mode)
     data = encoded(layers, "TIFF" if mode == "PA" else "PNG", mode=mode)
     colours = np.asarray(image.convert("RGBA")).astype(float)
     alpha = colours[..., 3:] / 255
-    wanted = colours[..., :3] * alpha + 255 * (1 - alpha)
-    assert np.abs(decode_picture(data, "a") - wanted).max() <= 0.5 + 1e-9
+    expected = colours[..., :3] * alpha + 255 * (1 - alpha)
+    assert np.abs(decode_picture(data, "a") - expected).max() <= 0.5 + 1e-9
 
 
-def test_a_colour_that_a_palette_calls_transparent_is_white() -> None:
+def test_a_transparent_palette_colour_is_white() -> None:
     image = Image.new("P", (2, 2))
     image.putdata([0, 1, 1, 0])
     image.putpalette([10, 20, 30, 40, 50, 60])
@@ -82,16 +81,16 @@ def test_a_colour_that_a_palette_calls_transparent_is_white() -> None:
     assert decode_picture(file.getvalue(), "a").tolist() == [[[10, 20, 30], [255] * 3], [[255] * 3, [10, 20, 30]]]
 
 
-def test_sixteen_bits_become_eight() -> None:
+def test_sixteen_bit_levels_are_reduced_to_eight() -> None:
     levels = np.array([[0, 1, 128, 129], [257, 32767, 32768, 65535]], np.uint16)
     for format in ("PNG", "TIFF"):
-        found = decode_picture(encoded(levels, format), "a", mode="grey")[..., 0]
-        assert np.array_equal(found, np.rint(levels / 257).astype(np.uint8))
+        levels_read = decode_picture(encoded(levels, format), "a", mode="grey")[..., 0]
+        assert np.array_equal(levels_read, np.rint(levels / 257).astype(np.uint8))
     colours = decode_picture(png_of((1, 1, 16, 2, 0, 0, 0), b"\0\x12\x34\xff\xff\0\0"), "a")
     assert colours.tolist() == [[[0x12, 255, 0]]]
 
 
-def test_pixels_without_a_white_are_refused() -> None:
+def test_pixels_without_a_defined_white_are_rejected() -> None:
     assert refusal(lambda: decode_picture(encoded(np.full((2, 2), 70000, np.int32), "TIFF"), "a.tif")) == (
         "a.tif: its pixels are 32-bit integers, whose value for white is not defined; save it with 8 or 16 bits"
     )
@@ -101,7 +100,7 @@ def test_pixels_without_a_white_are_refused() -> None:
 
 
 @pytest.mark.parametrize("format", ["GIF", "PNG", "WEBP", "TIFF"])
-def test_of_an_animation_it_is_the_first_frame(format: str, tmp_path: Path) -> None:
+def test_the_first_frame_of_an_animation_is_read(format: str, tmp_path: Path) -> None:
     first, second = np.full((3, 4, 3), 255, np.uint8), np.zeros((3, 4, 3), np.uint8)
     path = write_picture(tmp_path / "a", first, format, save_all=True, append_images=[Image.fromarray(second)])
     assert np.array_equal(read_picture(path).numpy(), first)
@@ -113,11 +112,11 @@ def test_the_smallest_and_the_longest_are_read_and_resized(height: int, width: i
     path = write_picture(tmp_path / "a.png", array)
     assert np.array_equal(read_picture(path).numpy(), array) and picture_size(path) == (height, width)
     mean = read_picture(path, shape=(1, 1), mode="grey")
-    wanted = decode_picture(path.read_bytes(), "a", mode="grey").mean()
-    assert mean.shape == (1, 1, 1) and abs(float(mean) - wanted) <= (1 if min(height, width) == 1 else 20)
+    expected = decode_picture(path.read_bytes(), "a", mode="grey").mean()
+    assert mean.shape == (1, 1, 1) and abs(float(mean) - expected) <= (1 if min(height, width) == 1 else 20)
 
 
-def test_a_name_says_nothing_of_what_is_in_a_file(tmp_path: Path) -> None:
+def test_the_format_is_detected_from_the_content_not_the_name(tmp_path: Path) -> None:
     array = pixels(4, 5)
     for format in LOSSLESS:
         assert np.array_equal(read_picture(write_picture(tmp_path / f"{format}.jpg", array, format)).numpy(), array)
@@ -139,10 +138,10 @@ TEXT = "this is not a picture in a known format (PNG, JPEG, GIF, BMP, TIFF, WebP
     ],
     ids=["empty", "text", "drawing", "sound", "PostScript", "beginning", "without pixels"],
 )
-def test_what_is_no_picture_is_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
+def test_files_that_are_not_pictures_are_rejected(content: bytes, sentence: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.jpg", content)
-    for read in (read_picture, picture_size):
-        assert refusal(lambda read=read: read(path)).startswith(f"{path}: {sentence}")  # type: ignore[misc]
+    for reader in (read_picture, picture_size):
+        assert refusal(lambda reader=reader: reader(path)).startswith(f"{path}: {sentence}")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("format", ["PNG", "GIF", "BMP", "TIFF", "JPEG", "PPM"])
@@ -172,12 +171,16 @@ def test_a_gigantic_picture_is_refused_before_it_is_decoded(format: str, monkeyp
 def test_a_folder_a_pipe_and_a_missing_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pipe.jpg").unlink(missing_ok=True)
     os.mkfifo(tmp_path / "pipe.jpg")
-    for read in (read_picture, picture_size):
-        assert refusal(lambda read=read: read(tmp_path)).startswith(f"{tmp_path}: this is a folder; name a file in it")  # type: ignore[misc]
-        assert refusal(lambda read=read: read(tmp_path / "pipe.jpg")).startswith(  # type: ignore[misc]
+    for reader in (read_picture, picture_size):
+        assert refusal(lambda reader=reader: reader(tmp_path)).startswith(
+            f"{tmp_path}: this is a folder; name a file in it"
+        )  # type: ignore[misc]
+        assert refusal(lambda reader=reader: reader(tmp_path / "pipe.jpg")).startswith(  # type: ignore[misc]
             f"{tmp_path / 'pipe.jpg'}: this is a pipe or a device"
         )
-        assert refusal(lambda read=read: read(tmp_path / "b.jpg")).startswith(f"no such file: {tmp_path / 'b.jpg'}")  # type: ignore[misc]
+        assert refusal(lambda reader=reader: reader(tmp_path / "b.jpg")).startswith(
+            f"no such file: {tmp_path / 'b.jpg'}"
+        )  # type: ignore[misc]
 
 
 def test_an_unknown_mode_is_refused() -> None:
@@ -195,16 +198,16 @@ def test_without_pillow_plain_png_files_are_read_and_others_say_what_to_install(
 ) -> None:
     array = pixels(7, 5)
     plain, grey = write_picture(tmp_path / "a.png", array), write_picture(tmp_path / "g.png", pixels(7, 5, 1))
-    others = [write_picture(tmp_path / "a.jpg", array, "JPEG"), write_picture(tmp_path / "b.png", pixels(7, 5, 4))]
+    paths = [write_picture(tmp_path / "a.jpg", array, "JPEG"), write_picture(tmp_path / "b.png", pixels(7, 5, 4))]
     broken = write(tmp_path / "c.png", plain.read_bytes()[:-20])
     huge = write(tmp_path / "d.png", png_of((60_000, 50_000, 8, 2, 0, 0, 0), b"\0" * 100))
     empty = write(tmp_path / "e.png", png_of((0, 4, 8, 0, 0, 0, 0), b""))
     without_pillow(monkeypatch)
     assert np.array_equal(read_picture(plain).numpy(), array) and picture_size(plain) == (7, 5)
     assert np.array_equal(read_picture(grey, mode="grey").numpy()[..., 0], pixels(7, 5, 1))
-    for path in others:
-        for read in (read_picture, picture_size):
-            assert refusal(lambda read=read, path=path: read(path)) == (  # type: ignore[misc]
+    for path in paths:
+        for reader in (read_picture, picture_size):
+            assert refusal(lambda reader=reader, path=path: reader(path)) == (  # type: ignore[misc]
                 f"{path}: reading this picture needs Pillow, which is not installed; run `pip install 'clew[pictures]'`"
             )
     assert refusal(lambda: read_picture(broken)).startswith(f"{broken}: the picture is damaged or truncated (")
@@ -235,10 +238,10 @@ CORRUPTIONS: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
 
 
 def flipped(data: bytes, random: np.random.Generator, count: int) -> bytes:
-    found = bytearray(data)
-    for place in random.integers(4, len(found), count):
-        found[place] ^= 1 << int(random.integers(8))
-    return bytes(found)
+    content = bytearray(data)
+    for place in random.integers(4, len(content), count):
+        content[place] ^= 1 << int(random.integers(8))
+    return bytes(content)
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS)
@@ -248,14 +251,14 @@ def test_a_corrupted_picture_is_read_or_refused_with_a_sentence(format: str, cor
     data = CORRUPTIONS[corruption](whole, np.random.default_rng(len(corruption)))
     path = write(tmp_path / "a.jpg", data)
     try:
-        found = read_picture(path)
+        picture = read_picture(path)
     except UserError as error:
         sentence = str(error)
         assert sentence.startswith(f"{path}: ") and "\n" not in sentence and len(sentence) < len(str(path)) + 350
         assert corruption not in ("with text behind it", "twice")
     else:
-        assert found.dtype == torch.uint8 and found.dim() == 3 and found.shape[-1] == 3
+        assert picture.dtype == torch.uint8 and picture.dim() == 3 and picture.shape[-1] == 3
         assert not corruption.startswith("cut at") and corruption not in ("behind another's beginning", "backwards")
         if corruption in ("with text behind it", "twice"):
-            assert np.array_equal(found.numpy(), decode_picture(whole, "whole"))
-        assert tuple(found.shape[:2]) == picture_size(path)
+            assert np.array_equal(picture.numpy(), decode_picture(whole, "whole"))
+        assert tuple(picture.shape[:2]) == picture_size(path)

@@ -1,4 +1,4 @@
-"""Examples with pictures: tables, JSON, folders and lists of them, each fault told at its line."""
+"""Examples with pictures, from tables, JSON, folders and lists; each fault is reported at its line."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ref(folder: Path, name: str) -> PictureRef:
+def picture_ref(folder: Path, name: str) -> PictureRef:
     return PictureRef(str(folder / "images" / f"{name}.png"))
 
 
@@ -62,20 +62,20 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_captions_of_every_format_are_the_same_examples(name: str, folder: Path) -> None:
     path = write(folder / name, TABLES[name])
-    found = list(read_captioned(path))
-    assert [(example.picture, example.captions) for example in found] == [
-        (ref(folder, "a"), ("A dog.", "Two dogs.")),
-        (ref(folder, "b"), ("A cat.",)),
+    examples = list(read_captioned(path))
+    assert [(example.picture, example.captions) for example in examples] == [
+        (picture_ref(folder, "a"), ("A dog.", "Two dogs.")),
+        (picture_ref(folder, "b"), ("A cat.",)),
     ]
-    assert found[0].id.startswith(str(path)) and found[0].key == str(folder / "images/a.png")
+    assert examples[0].id.startswith(str(path)) and examples[0].key == str(folder / "images/a.png")
     moved = write(folder / "elsewhere" / name, TABLES[name].replace("images/", ""))
     assert [example.picture for example in read_captioned(moved, pictures=folder / "images")] == [
-        ref(folder, "a"),
-        ref(folder, "b"),
+        picture_ref(folder, "a"),
+        picture_ref(folder, "b"),
     ]
 
 
-def test_a_folder_has_its_file_of_captions(folder: Path) -> None:
+def test_a_folder_is_read_with_its_caption_file(folder: Path) -> None:
     write(folder / "metadata.csv", TABLES["rows.csv"])
     assert len(list(read_captioned(folder))) == 2
     (folder / "metadata.csv").unlink()
@@ -126,12 +126,12 @@ def test_a_folder_has_its_file_of_captions(folder: Path) -> None:
         ),
     ],
 )
-def test_a_faulty_caption_is_told_at_its_line(name: str, content: str, sentence: str, folder: Path) -> None:
+def test_a_faulty_caption_is_reported_with_its_line(name: str, content: str, sentence: str, folder: Path) -> None:
     path = write(folder / name, content)
     assert refusal(lambda: read_captioned(path)).startswith(f"{path}{sentence.format(folder)}")
 
 
-def test_what_is_passed_over_is_counted(folder: Path) -> None:
+def test_skipped_captions_are_counted(folder: Path) -> None:
     path = write(
         folder / "a.csv",
         "image,caption\nimages/a.png,A\nimages/a.png,A\nimages/z.png,B\nimages/b.png,\nimages/b.png,C\n",
@@ -143,9 +143,9 @@ def test_what_is_passed_over_is_counted(folder: Path) -> None:
         f"skipped 1 x missing picture (first: {path}:4)",
         f"skipped 1 x no caption (first: {path}:5)",
     ]
-    none = write(folder / "b.csv", "image,caption\nimages/z.png,B\n")
-    assert refusal(lambda: read_captioned(none, notes=Notes(faults="skip"))).startswith(
-        f"{none}: no record can be read; the first fault is {none}:2: there is no picture"
+    without_pictures = write(folder / "b.csv", "image,caption\nimages/z.png,B\n")
+    assert refusal(lambda: read_captioned(without_pictures, notes=Notes(faults="skip"))).startswith(
+        f"{without_pictures}: no record can be read; the first fault is {without_pictures}:2: there is no picture"
     )
 
 
@@ -165,14 +165,14 @@ def test_lists_of_photographs_take_their_captions_from_another_file(folder: Path
     assert read_picture(parts["train"][0].picture).shape == (2, 3, 3)
 
 
-def test_examples_from_python_come_back_from_their_file(folder: Path) -> None:
-    given = [(ref(folder, "a").path, "A dog."), (folder / "images/b.png", ["A cat.", "A red cat."])]
-    rows = list(CAPTIONED.rows(given, Notes()) if CAPTIONED.rows else ())
+def test_examples_from_python_are_written_and_read_back(folder: Path) -> None:
+    pairs = [(picture_ref(folder, "a").path, "A dog."), (folder / "images/b.png", ["A cat.", "A red cat."])]
+    rows = list(CAPTIONED.rows(pairs, Notes()) if CAPTIONED.rows else ())
     path = write(folder / "rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     assert [(one.picture, one.captions) for one in read_captioned(path)] == [
-        (one.picture, one.captions) for one in read_captioned(given)
+        (one.picture, one.captions) for one in read_captioned(pairs)
     ]
-    labelled = [(ref(folder, "a").path, "dog"), (ref(folder, "b").path, ["cat", "red"])]
+    labelled = [(picture_ref(folder, "a").path, "dog"), (picture_ref(folder, "b").path, ["cat", "red"])]
     rows = list(LABELLED_PICTURES.rows(labelled, Notes()) if LABELLED_PICTURES.rows else ())
     path = write(folder / "labels.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     assert [one.labels for one in read_labelled_inputs(path, PICTURE_FILES)] == [("dog",), ("cat", "red")]
@@ -186,7 +186,7 @@ def test_examples_from_python_come_back_from_their_file(folder: Path) -> None:
         list(CAPTIONED.rows([(scenes(1, 1)[0], "a square")], Notes()) if CAPTIONED.rows else ())
 
 
-def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
+def test_folders_named_by_class_label_their_pictures(folder: Path) -> None:
     root = folder / "photographs"
     for name in (
         "cat/a.png",
@@ -199,8 +199,8 @@ def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
     ):
         write_picture(root / name, pixels(2, 2))
     notes = Notes()
-    found = list(read_labelled_inputs(root, PICTURE_FILES, notes=notes))
-    assert found == [
+    examples = list(read_labelled_inputs(root, PICTURE_FILES, notes=notes))
+    assert examples == [
         LabelledInput(PictureRef(str(root / name)), (label,), str(root / name))
         for name, label in (("cat/a.png", "cat"), ("cat/deep/b.JPG", "cat"), ("dog/c.jpeg", "dog"))
     ]
@@ -222,13 +222,13 @@ def test_a_table_labels_its_pictures(folder: Path) -> None:
         "picture,kind\nimages/a.png,dog\nimages/b.png,cat;red\nimages/a.png,dog\nimages/a.png,cat\n",
     )
     notes = Notes()
-    found = list(read_labelled_inputs(path, PICTURE_FILES, label="kind", label_separator=";", notes=notes))
-    assert [(one.input, one.labels) for one in found] == [
-        (ref(folder, "a"), ("dog",)),
-        (ref(folder, "b"), ("cat", "red")),
-        (ref(folder, "a"), ("cat",)),
+    examples = list(read_labelled_inputs(path, PICTURE_FILES, label="kind", label_separator=";", notes=notes))
+    assert [(one.input, one.labels) for one in examples] == [
+        (picture_ref(folder, "a"), ("dog",)),
+        (picture_ref(folder, "b"), ("cat", "red")),
+        (picture_ref(folder, "a"), ("cat",)),
     ]
-    assert found[1].label == "cat|red" and found[1].id == f"{path}:3"
+    assert examples[1].label == "cat|red" and examples[1].id == f"{path}:3"
     assert notes.report() == [f"skipped 1 x picture listed twice with the same label (first: {path}:4)"]
     missing = write(folder / "missing.csv", "image,label\nimages/a.png,dog\n../z.png,dog\n")
     assert refusal(lambda: read_labelled_inputs(missing, PICTURE_FILES)).startswith(
@@ -251,7 +251,7 @@ def test_an_unsplit_folder_is_split_by_class(folder: Path) -> None:
     ]
 
 
-def test_a_split_does_not_hang_on_where_the_pictures_are(folder: Path) -> None:
+def test_a_split_does_not_depend_on_the_folder_of_the_pictures(folder: Path) -> None:
     names = {}
     for place in ("here", "somewhere/else"):
         for number in range(40):
@@ -263,7 +263,7 @@ def test_a_split_does_not_hang_on_where_the_pictures_are(folder: Path) -> None:
     assert names["here"] == names["somewhere/else"] and len(names["here"]["valid"]) == 10
 
 
-def test_scenes_are_a_corpus_of_both_kinds() -> None:
+def test_scenes_are_a_corpus_of_captioned_and_labelled_pictures() -> None:
     parts = CAPTIONED.read(CaptionedData(corpus="scenes", size=40, test_fraction=0.1, side=48), 3)
     assert {part: len(examples) for part, examples in parts.items()} == {"train": 32, "valid": 4, "test": 4}
     for part, examples in parts.items():
@@ -272,8 +272,8 @@ def test_scenes_are_a_corpus_of_both_kinds() -> None:
             f"scenes {part} {number}" for number in range(1, len(examples) + 1)
         ]
     assert read_picture(parts["train"][0].picture, shape=(24, 24)).shape == (24, 24, 3)
-    told = CAPTIONED.read(CaptionedData(corpus="scenes", size=10, paragraphs=True), 3)["train"][0]
-    assert len(told.captions) == 1 and told.captions[0].endswith(" .")
+    described = CAPTIONED.read(CaptionedData(corpus="scenes", size=10, paragraphs=True), 3)["train"][0]
+    assert len(described.captions) == 1 and described.captions[0].endswith(" .")
     shapes, counts = (
         read(corpus="scenes", size=60)["train"],
         read(corpus="scenes", size=60, about="count", things=3)["train"],
@@ -284,7 +284,7 @@ def test_scenes_are_a_corpus_of_both_kinds() -> None:
     )
 
 
-def test_data_of_another_kind_are_refused(folder: Path) -> None:
+def test_missing_unknown_and_wrong_kinds_of_data_are_rejected(folder: Path) -> None:
     with pytest.raises(
         UserError,
         match="the corpus coco-sample holds pictures with captions; this task reads labelled pictures, such as fash",

@@ -1,4 +1,4 @@
-"""Plain PNG files read without Pillow are what Pillow reads, whichever filter their lines have."""
+"""Plain PNG files are read without Pillow exactly as Pillow reads them, with any line filter."""
 
 import io
 
@@ -13,24 +13,24 @@ from tests.data.pictures.written_pictures import encoded, pixels, png_of
 
 @pytest.mark.parametrize("kind", range(5))
 @pytest.mark.parametrize("channels", [1, 3])
-def test_lines_of_every_filter_are_what_pillow_reads(kind: int, channels: int) -> None:
+def test_every_line_filter_is_read_as_pillow_reads_it(kind: int, channels: int) -> None:
     random = np.random.default_rng(kind)
     lines = random.integers(0, 256, (11, 1 + 13 * channels), dtype=np.uint8)
     lines[:, 0] = [kind, *random.integers(0, 5, 9), kind]
     data = png_of((13, 11, 8, 0 if channels == 1 else 2, 0, 0, 0), lines.tobytes())
     assert is_plain(data)
-    wanted = np.asarray(Image.open(io.BytesIO(data))).reshape(11, 13, channels)
-    assert np.array_equal(read_plain_png(data), wanted)
+    expected = np.asarray(Image.open(io.BytesIO(data))).reshape(11, 13, channels)
+    assert np.array_equal(read_plain_png(data), expected)
 
 
-def test_what_clew_and_pillow_write_comes_back() -> None:
+def test_files_written_by_clew_and_pillow_are_read_back() -> None:
     levels = pixels(6, 9, 1)
     assert np.array_equal(read_plain_png(png(levels))[..., 0], levels)
     photograph = np.cumsum(np.cumsum(pixels(40, 30), 0, np.uint8), 1, np.uint8)
     assert np.array_equal(read_plain_png(encoded(photograph, "PNG", optimize=True)), photograph)
 
 
-def test_other_kinds_are_told_apart() -> None:
+def test_other_kinds_of_png_are_not_plain() -> None:
     layers = pixels(3, 4, 4)
     assert not is_plain(encoded(layers, "PNG"))
     assert not is_plain(encoded(layers[..., 0], "PNG", mode="P"))
@@ -50,6 +50,6 @@ def test_other_kinds_are_told_apart() -> None:
         (b"\x89PNG\r\n\x1a\n", "the end is missing"),
     ],
 )
-def test_a_damaged_file_is_told(data: bytes, reason: str) -> None:
+def test_a_damaged_file_is_reported(data: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read_plain_png(data)

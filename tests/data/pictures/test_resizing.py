@@ -1,4 +1,4 @@
-"""Pictures in another size, against sums over pixels written out."""
+"""Resizing, against explicit sums over pixels."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from tests.data.pictures.written_pictures import pixels
 
 
 def triangle_weights(old: int, new: int) -> np.ndarray:
-    """How much each old pixel counts for each new one (new, old): a triangle as wide as two new pixels, or two old ones
-    where those are wider."""
+    """The weight of each old pixel in each new one, (new, old): a triangle as wide as two new pixels, or as two old
+    ones if those are wider."""
     scale = old / new
     width = max(scale, 1.0)
     weights = np.zeros((new, old))
@@ -26,11 +26,11 @@ def triangle_weights(old: int, new: int) -> np.ndarray:
 @pytest.mark.parametrize(("height", "width"), [(3, 4), (13, 20), (7, 2), (1, 1), (6, 9)])
 def test_resizing_weighs_every_pixel_by_a_triangle(height: int, width: int) -> None:
     array = pixels(6, 9)
-    wanted = np.einsum("yh,xw,hwc->yxc", triangle_weights(6, height), triangle_weights(9, width), array.astype(float))
-    found = resized(torch.from_numpy(array), height, width)
-    assert found.dtype == torch.uint8 and np.abs(found.numpy() - wanted).max() <= 0.5 + 1e-3
+    expected = np.einsum("yh,xw,hwc->yxc", triangle_weights(6, height), triangle_weights(9, width), array.astype(float))
+    actual = resized(torch.from_numpy(array), height, width)
+    assert actual.dtype == torch.uint8 and np.abs(actual.numpy() - expected).max() <= 0.5 + 1e-3
     exact = resized(torch.from_numpy(array).double(), height, width).numpy()
-    assert np.allclose(exact, wanted, atol=1e-9)
+    assert np.allclose(exact, expected, atol=1e-9)
 
 
 def test_a_fitted_picture_keeps_its_proportions_and_middle() -> None:
@@ -42,7 +42,7 @@ def test_a_fitted_picture_keeps_its_proportions_and_middle() -> None:
     assert bounded(torch.ones(1, 5000, 1), 10).shape == (1, 10, 1)
 
 
-def test_crops_take_what_they_say() -> None:
+def test_crops_take_the_given_part() -> None:
     picture = torch.arange(20).reshape(4, 5, 1)
     assert centre_crop(picture, 2, 2)[..., 0].tolist() == [[6, 7], [11, 12]]
     generator = torch.Generator().manual_seed(1)
@@ -56,7 +56,7 @@ def test_crops_take_what_they_say() -> None:
     assert torch.equal(first, random_crop(picture, 2, 2))
 
 
-def test_a_random_part_has_at_least_its_share() -> None:
+def test_a_random_crop_has_at_least_the_given_share() -> None:
     columns = torch.arange(100.0)[None, :, None].expand(100, 100, 1)
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
