@@ -86,7 +86,7 @@ def uses_kernel(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: L
         f"a {type(cell).__name__} runs as a loop: its kernel differs from its equation by {difference:.1e} of the"
         " values"
     )
-    log_once(logging.WARNING, f"{sentence}; this is a fault in clew")
+    log_once(logging.WARNING, f"{sentence}; this is a bug in clew")
     return False
 
 

@@ -18,6 +18,7 @@ from clew.core.state import leaves, map_state, map_tree, where_rows
 from clew.core.taps import is_watched
 from clew.core.types import Fixed, State, Tree
 from clew.kernels.cells.comparing import hidden_from_checkpoints, log_once, results_of
+from clew.kernels.cells.native import may_compile
 from clew.kernels.cells.tracing import Refused, Step, trace_step
 from clew.kernels.cells.written_out import walk_written_out
 
@@ -26,8 +27,9 @@ LEAST_STEPS = 2
 COMPARED = 3
 """The number of steps that are compared."""
 
-_traced: MutableMapping[nn.Module, dict[bool, bool]] = WeakKeyDictionary()
-"""Whether a cell can be traced in training and in evaluation; cached, since a trace takes as long as a few steps."""
+_traced: MutableMapping[nn.Module, dict[tuple[bool, bool], bool]] = WeakKeyDictionary()
+"""Whether a cell can be walked in training and in evaluation, with compiled steps and without; cached, since a trace
+takes as long as a few steps."""
 _agreement: dict[Hashable, bool] = {}
 
 
@@ -38,26 +40,27 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False  # torch.func does not use the backward pass of a walk
-    answers = _traced.setdefault(cell, {})
-    if cell.training not in answers:
+    answers, is_native = _traced.setdefault(cell, {}), may_compile(leaves(state)[0], x.shape[1])
+    key = cell.training, is_native
+    if key not in answers:
         with hidden_from_checkpoints(), torch.random.fork_rng([x.get_device()] if x.is_cuda else []):
             try:
-                trace_cell(cell, cell.inputs(x[:, :LEAST_STEPS]), state)
+                trace_cell(cell, cell.inputs(x[:, :LEAST_STEPS]), state, is_native)
             except Refused as reason:
                 log_once(logging.DEBUG, f"the steps of a {type(cell).__name__} run as a loop: {reason}")
                 if reason.is_passing:
                     return False
-                answers[cell.training] = False
+                answers[key] = False
             else:
-                answers[cell.training] = True
-    return answers[cell.training]
+                answers[key] = True
+    return answers[key]
 
 
-def trace_cell(cell: Any, inputs: Tree, state: State) -> Step:
+def trace_cell(cell: Any, inputs: Tree, state: State, is_native: bool) -> Step:
     step = trace_step(cell, inputs, state)
     if not step.inputs:
         raise Refused("it reads no inputs")
-    if any(name == "mean" and len(arguments) > 1 for name, *arguments in step.signature[0]):
+    if not is_native and any(name == "mean" and len(arguments) > 1 for name, *arguments in step.signature[0]):
         raise Refused("it takes means over several blocks, for which a loop needs fewer operations")
     return step
 
@@ -65,32 +68,35 @@ def trace_cell(cell: Any, inputs: Tree, state: State) -> Step:
 def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State] | None:
     """Return y (batch, length, dim) and the state after each row's last real position (`real` is (batch, length)); None
     if the cell cannot be walked."""
+    is_native = may_compile(leaves(state)[0], leaves(inputs, keep=(Fixed,))[0].shape[1])
     try:
-        step = trace_cell(cell, inputs, state)
+        step = trace_cell(cell, inputs, state, is_native)
     except Refused as reason:
         log_once(logging.DEBUG, f"the steps of a {type(cell).__name__} run as a loop: {reason}")
         return None
-    return walk_written_out(step, real) if agrees_with_loop(cell, step, inputs, real, state) else None
+    if not agrees_with_loop(cell, step, inputs, real, state, is_native):
+        return None
+    return walk_written_out(step, real, is_native)
 
 
-def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State) -> bool:
+def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State, is_native: bool) -> bool:
     """Whether a walk over steps of this structure agrees with a loop; the first steps with this structure are
     compared."""
     like = step.states[0]
-    key = step.signature, real is not None, like.dtype, like.device.type
+    key = step.signature, real is not None, like.dtype, like.device.type, is_native
     if key not in _agreement:
         if like.is_cuda and torch.cuda.is_current_stream_capturing():
             return True  # values cannot be compared here
-        _agreement[key] = _agree(cell, inputs, real, state)
+        _agreement[key] = _agree(cell, inputs, real, state, is_native)
         if not _agreement[key]:
             sentence = (
-                f"a {type(cell).__name__} runs as a loop: its walk differs from its steps; this is a fault in clew"
+                f"a {type(cell).__name__} runs as a loop: its walk differs from its steps; this is a bug in clew"
             )
             log_once(logging.WARNING, sentence)
     return _agreement[key]
 
 
-def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
+def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State, is_native: bool) -> bool:
     def part(leaf: Tensor) -> Tensor:
         return leaf.detach().clone().requires_grad_()  # a copy, since inference tensors have no gradient
 
@@ -104,7 +110,7 @@ def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
             *(each for each in cell.parameters() if each.requires_grad),
         ]
         looped = results_of(_loop(cell, inputs, real, state), real, targets)
-        walked = results_of(walk_written_out(trace_step(cell, inputs, state), real), real, targets)
+        walked = results_of(walk_written_out(trace_step(cell, inputs, state), real, is_native), real, targets)
     near = torch.finfo(looped[0].dtype).eps ** 0.5
     pairs = zip(walked, looped, strict=True)
     return all(

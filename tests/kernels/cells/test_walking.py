@@ -206,7 +206,7 @@ def test_a_walk_that_gives_other_numbers_is_not_taken(monkeypatch, caplog):
     y, _ = layer(x)
     with only_equations():
         assert torch.equal(y, layer(x)[0])
-    assert caplog.messages == ["a Rooted runs as a loop: its walk differs from its steps; this is a fault in clew"]
+    assert caplog.messages == ["a Rooted runs as a loop: its walk differs from its steps; this is a bug in clew"]
 
 
 def test_a_single_step_and_a_watched_cell_are_looped():
