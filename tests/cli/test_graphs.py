@@ -1,5 +1,4 @@
-"""Words labelled by their graphs, through the command: trained on, labelled and scored; and by a chain, which reads the
-words alone."""
+"""Nodes of a graph labelled from the command line: training, prediction and scores, compared with a chain of words."""
 
 import json
 from pathlib import Path
@@ -40,7 +39,7 @@ def sentence(words: str, heads: str, relations: str) -> str:
 NAMES = ("Ada", "Bo", "Cy", "Di")
 FIRST = "".join(sentence(f"{a} and {b} ran", "4 3 1 0", "nsubj cc conj root") for a in NAMES for b in NAMES)
 SECOND = "".join(sentence(f"{a} and {b} ran", "0 4 4 1", "root cc nsubj conj") for a in NAMES for b in NAMES)
-"""The same words with two graphs: who ran is in the graph alone."""
+"""The same words with two graphs: only the graph says who ran."""
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +53,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_label_comes_out_for_every_word_of_a_file(clew: Clew, run: Path) -> None:
+def test_every_word_of_a_file_gets_a_label(clew: Clew, run: Path) -> None:
     Path("new.conllu").write_text(
         sentence("Bo and Bo ran", "4 3 1 0", "_ _ _ _") + sentence("Bo and Bo ran", "0 4 4 1", "_ _ _ _"),
         encoding="utf-8",
     )
-    found = clew("predict", run, "--file", "new.conllu")
-    assert found.status == 0 and found.err == ""
-    labels = [[line.split("\t")[1] for line in block.splitlines()] for block in found.out.strip().split("\n\n")]
+    result = clew("predict", run, "--file", "new.conllu")
+    assert result.status == 0 and result.err == ""
+    labels = [[line.split("\t")[1] for line in block.splitlines()] for block in result.out.strip().split("\n\n")]
     assert labels == [["nsubj", "cc", "conj", "root"], ["root", "cc", "nsubj", "conj"]]
-    assert clew("tag", run, "--file", "new.conllu").out == clew("predict", run, "new.conllu").out == found.out
+    assert clew("tag", run, "--file", "new.conllu").out == clew("predict", run, "new.conllu").out == result.out
     second = json.loads(clew("tag", run, "--file", "new.conllu", "--json").out.splitlines()[1])
     assert [(word["word"], word["tag"]) for word in second["words"]] == [
         ("Bo", "root"),
@@ -74,22 +73,22 @@ def test_a_label_comes_out_for_every_word_of_a_file(clew: Clew, run: Path) -> No
 
 
 def test_words_are_labelled_from_python(run: Path) -> None:
-    (found,) = library.load(run).ask("tag", [{"text": ["Ada", "and", "Di", "ran"], "heads": [4, 3, 1, 0]}])
-    assert [word.tag for word in found.words] == ["nsubj", "cc", "conj", "root"]
+    (tagged,) = library.load(run).ask("tag", [{"text": ["Ada", "and", "Di", "ran"], "heads": [4, 3, 1, 0]}])
+    assert [word.tag for word in tagged.words] == ["nsubj", "cc", "conj", "root"]
 
 
 def test_a_file_is_scored(clew: Clew, run: Path) -> None:
     Path("test.conllu").write_text(FIRST, encoding="utf-8")
-    found = clew("evaluate", run, "test.conllu", "--json")
-    assert found.status == 0 and json.loads(found.out)["accuracy"] == 100.0
+    result = clew("evaluate", run, "test.conllu", "--json")
+    assert result.status == 0 and json.loads(result.out)["accuracy"] == 100.0
 
 
-def test_a_text_without_its_graph_is_refused(clew: Clew, run: Path) -> None:
-    sentence = "the words have no heads, and so no graph; give CoNLL-U with HEAD, its seventh column"
+def test_text_without_a_graph_is_rejected(clew: Clew, run: Path) -> None:
+    sentence = "the words have no heads, so there is no graph; fill in HEAD, the seventh column of CoNLL-U"
     assert_refused(clew("tag", run, "Ada and Bo ran"), f"text 1: {sentence}")
 
 
-def test_a_format_of_other_taggers_is_refused(clew: Clew, run: Path) -> None:
+def test_output_formats_of_other_taggers_are_rejected(clew: Clew, run: Path) -> None:
     Path("new.conllu").write_text(FIRST, encoding="utf-8")
     assert_refused(
         clew("tag", run, "--file", "new.conllu", "--format", "spans"),
@@ -97,7 +96,7 @@ def test_a_format_of_other_taggers_is_refused(clew: Clew, run: Path) -> None:
     )
 
 
-def test_a_chain_reads_the_words_alone_and_cannot_know(clew: Clew, run: Path) -> None:
+def test_a_chain_of_words_cannot_learn_labels_of_the_graph(clew: Clew, run: Path) -> None:
     files = [f"data.{part}={run.parent / 'train.conllu'}" for part in ("train", "valid")]
     trained = clew(
         "train",
@@ -111,12 +110,14 @@ def test_a_chain_reads_the_words_alone_and_cannot_know(clew: Clew, run: Path) ->
         "chain",
     )
     assert trained.status == 0
-    found = clew("evaluate", "chain", str(run.parent / "train.conllu"), "--json")
-    assert json.loads(found.out)["accuracy"] <= 62.5  # the second word, and of the others one of two labels
+    result = clew("evaluate", "chain", str(run.parent / "train.conllu"), "--json")
+    assert (
+        json.loads(result.out)["accuracy"] <= 62.5
+    )  # the second word is certain; the others have two equally likely labels
     assert clew("tag", "chain", "Ada and Bo ran").status == 0
 
 
-def test_a_cycle_under_the_order_along_the_edges_is_refused(clew: Clew, run: Path) -> None:
+def test_a_cycle_is_rejected_if_nodes_are_read_along_the_edges(clew: Clew, run: Path) -> None:
     settings = [f"data.train={run.parent / 'train.conllu'}", 'task.edges=["up","down"]', *SETTINGS]
     assert_refused(
         clew("train", "label-nodes", *settings, "--out", "cycle"),
@@ -124,13 +125,13 @@ def test_a_cycle_under_the_order_along_the_edges_is_refused(clew: Clew, run: Pat
         ' edges has no order for the nodes; set task.edges=["next","forward"], or model.layer.order=rounds',
     )
     rounds = 'model.layer={"name":"graph_lstm","order":"rounds"}'
-    found = clew(
+    result = clew(
         "train", "label-nodes", *settings, rounds, "training.steps=1", "training.evaluate_every=1", "--out", "rounds"
     )
-    assert found.status == 0
+    assert result.status == 0
 
 
-def test_data_without_heads_name_those_that_have_them(clew: Clew) -> None:
+def test_data_without_heads_are_rejected_with_an_alternative(clew: Clew) -> None:
     assert_refused(
         clew("train", "label-nodes", "data.corpus=ewt-sample", *SETTINGS),
         "the corpus ewt-sample has no dependencies; this task reads words with heads, such as ewt",

@@ -31,17 +31,17 @@ SENTENCES = "the dog sees .\n\nit ( never ) rains\n"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A parser after four steps."""
+    """A parser trained for four steps."""
     folder = tmp_path_factory.mktemp("parser")
     (folder / "trees.mrg").write_text(TREES, encoding="utf-8")
     run_recipe("parse", [f"data.train={folder / 'trees.mrg'}", "data.test_fraction=0.1", *SETTINGS], out=folder / "run")
     return folder / "run"
 
 
-def test_a_tree_comes_out_for_every_line_in_order(clew: Clew, run: Path) -> None:
-    found = clew("parse", run, stdin=SENTENCES)
-    assert found.status == 0 and found.err == ""
-    first, empty, last = found.out.splitlines()
+def test_every_line_gets_a_tree_in_order(clew: Clew, run: Path) -> None:
+    result = clew("parse", run, stdin=SENTENCES)
+    assert result.status == 0 and result.err == ""
+    first, empty, last = result.out.splitlines()
     assert empty == ""
     assert [parse_trees(tree)[0].words for tree in (first, last)] == [
         tree_words("the dog sees ."),
@@ -50,7 +50,7 @@ def test_a_tree_comes_out_for_every_line_in_order(clew: Clew, run: Path) -> None
     assert re.search(r"-LRB-\).* never\).* -RRB-\)", last)
 
 
-def test_a_file_and_standard_input_give_the_same_and_so_does_each_sentence_alone(clew: Clew, run: Path) -> None:
+def test_files_standard_input_and_single_sentences_give_the_same_trees(clew: Clew, run: Path) -> None:
     Path("sentences.txt").write_text("\ufeff" + SENTENCES.replace("\n", "\r\n"), encoding="utf-8")
     piped = clew("parse", run, stdin=SENTENCES).out
     assert clew("parse", run, "--file", "sentences.txt").out == piped
@@ -60,7 +60,7 @@ def test_a_file_and_standard_input_give_the_same_and_so_does_each_sentence_alone
     assert len(read_trees("trees.mrg")) == 2
 
 
-def test_sentences_stand_on_the_command_line(clew: Clew, run: Path) -> None:
+def test_sentences_can_be_arguments(clew: Clew, run: Path) -> None:
     first, _, last = clew("parse", run, stdin=SENTENCES).out.splitlines()
     assert clew("parse", run, "the dog sees .", "it ( never ) rains").out == f"{first}\n{last}\n"
     assert_refused(
@@ -80,9 +80,9 @@ def test_predict_parses_with_a_parser(clew: Clew, run: Path) -> None:
     )
 
 
-def test_several_trees_have_scores_that_fall(clew: Clew, run: Path) -> None:
-    found = clew("parse", run, "--n-best", 3, "--beams", 5, stdin=SENTENCES)
-    groups = found.out.split("\n\n")
+def test_n_best_trees_are_sorted_by_score(clew: Clew, run: Path) -> None:
+    result = clew("parse", run, "--n-best", 3, "--beams", 5, stdin=SENTENCES)
+    groups = result.out.split("\n\n")
     assert [len(group.splitlines()) for group in groups] == [3, 0, 3] or [
         len(g.strip().splitlines()) for g in groups
     ] == [3, 3, 0]
@@ -90,9 +90,9 @@ def test_several_trees_have_scores_that_fall(clew: Clew, run: Path) -> None:
     assert scores == sorted(scores, reverse=True)
 
 
-def test_json_has_one_object_a_tree(clew: Clew, run: Path) -> None:
-    found = clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES)
-    objects = [json.loads(line) for line in found.out.splitlines()]
+def test_json_has_one_object_per_tree(clew: Clew, run: Path) -> None:
+    result = clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES)
+    objects = [json.loads(line) for line in result.out.splitlines()]
     assert [(each["line"], each["rank"]) for each in objects] == [(1, 1), (1, 2), (2, 1), (3, 1), (3, 2)]
     assert objects[2] == {"line": 2, "rank": 1, "sentence": "", "tree": None}
     assert objects[0]["sentence"] == "the dog sees ."
@@ -101,32 +101,32 @@ def test_json_has_one_object_a_tree(clew: Clew, run: Path) -> None:
 
 
 def test_trees_are_drawn_as_text_and_as_one_picture(clew: Clew, run: Path) -> None:
-    drawn = clew("parse", run, "--format", "text", stdin=SENTENCES).out
-    assert len(re.findall(r"^ *the +dog +sees +\.$", drawn, re.MULTILINE)) == 1
-    assert len(re.findall(r"^ *it +\( +never +\) +rains$", drawn, re.MULTILINE)) == 1
+    drawing = clew("parse", run, "--format", "text", stdin=SENTENCES).out
+    assert len(re.findall(r"^ *the +dog +sees +\.$", drawing, re.MULTILINE)) == 1
+    assert len(re.findall(r"^ *it +\( +never +\) +rains$", drawing, re.MULTILINE)) == 1
     clew("parse", run, "--format", "svg", "--out", "trees.svg", stdin=SENTENCES)
     picture = Path("trees.svg").read_text(encoding="utf-8")
     assert picture.startswith("<svg ") and picture.count("<svg ") == 1 and ">never<" in picture and ">sees<" in picture
 
 
 def test_no_input_gives_no_output(clew: Clew, run: Path) -> None:
-    found = clew("parse", run, stdin="")
-    assert (found.status, found.out, found.err) == (0, "", "")
+    result = clew("parse", run, stdin="")
+    assert (result.status, result.out, result.err) == (0, "", "")
     assert_refused(clew("parse", run, "--format", "svg", stdin="\n\n"), "there is no tree to draw; give at least one")
 
 
-def test_the_evaluation_stands_beside_the_right_branching_one(clew: Clew, run: Path) -> None:
-    found = clew("evaluate", run)
-    assert found.status == 0
+def test_the_evaluation_includes_the_right_branching_baseline(clew: Clew, run: Path) -> None:
+    result = clew("evaluate", run)
+    assert result.status == 0
     for part in ("valid", "test"):
         assert re.search(
             rf"^{part}: .*F1 [\d.]+, .*well-formed 100\.0 %.*right-branching trees have F1 [\d.]+",
-            found.out,
+            result.out,
             re.MULTILINE,
         )
 
 
-def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> None:
+def test_a_parser_only_parses(clew: Clew, run: Path, lstm: Path) -> None:
     assert_refused(
         clew("generate", run, "the"),
         f"{run} is a run of the task parsing, which cannot generate; use `clew parse`",
@@ -147,7 +147,7 @@ def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> N
         (["--out", "nowhere/trees.mrg"], "no such folder for --out: nowhere; create it first"),
     ],
 )
-def test_a_mistake_in_an_option_is_one_line(clew: Clew, run: Path, options: list[str], sentence: str) -> None:
+def test_mistakes_in_options_are_reported_in_one_line(clew: Clew, run: Path, options: list[str], sentence: str) -> None:
     assert_refused(clew("parse", run, *options, stdin="it rains\n"), sentence)
 
 
@@ -160,53 +160,50 @@ def test_a_mistake_in_an_option_is_one_line(clew: Clew, run: Path, options: list
         ),
         (
             "(S (NN a))\n(S (NN b)))\n",
-            "trees.mrg:2: a closing bracket has no opening one before it; take it away, or add the opening one",
+            "trees.mrg:2: a closing bracket has no opening bracket; delete it, or add the opening bracket",
         ),
-        ("", "trees.mrg: there is no tree in it; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"),
+        ("", "trees.mrg contains no tree; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"),
         (
             "It rains .\n",
-            "trees.mrg:1: 'It' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
+            "trees.mrg:1: 'It' is outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
         ),
         (
             "a,b\n1,2\n",
-            "trees.mrg:1: 'a,b' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
+            "trees.mrg:1: 'a,b' is outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
         ),
         ("(S\n ((NN a)))\n", "trees.mrg:2: a bracket inside another has no label; only the outermost may have none."),
         (
             "(S (NP the dog))\n",
-            (
-                "trees.mrg:1: 2 words, 'the' and 'dog', stand in one bracket (NP ...); each word needs a bracket of"
-                " its own"
-            ),
+            ("trees.mrg:1: 2 words, 'the' and 'dog', are in one bracket (NP ...); each word needs its own bracket"),
         ),
         ("(S ())\n", "trees.mrg:1: the bracket () is empty; it needs a label, and brackets or one word after it"),
         ("((-NONE- *T*))\n", "0 examples with 0 different texts cannot give a valid part"),
     ],
 )
-def test_a_treebank_that_cannot_be_read_is_refused_with_its_line(clew: Clew, text: str, sentence: str) -> None:
+def test_malformed_treebanks_are_rejected_with_the_line(clew: Clew, text: str, sentence: str) -> None:
     Path("trees.mrg").write_text(text, encoding="utf-8")
     assert_refused(clew("train", "parse", "data.train=trees.mrg", *SETTINGS, "--out", "run"), sentence)
     assert not Path("run").exists()
 
 
-def test_what_is_missing_or_does_not_fit_is_one_line(clew: Clew) -> None:
+def test_missing_data_and_unsuitable_settings_are_reported_in_one_line(clew: Clew) -> None:
     assert_refused(
         clew("train", "parse"),
         "there is no training data; name your trees with data.train, e.g. `clew train parse data.train=trees.mrg`",
     )
     assert_refused(clew("train", "parse", "data.train=none.mrg"), "no such file: none.mrg; ")
     Path("trees.mrg").write_text(TREES, encoding="utf-8")
-    given = ["train", "parse", "data.train=trees.mrg", *SETTINGS]
+    arguments = ["train", "parse", "data.train=trees.mrg", *SETTINGS]
     assert_refused(
-        clew(*given, "text.joint=true"),
+        clew(*arguments, "text.joint=true"),
         "a parser reads words and writes brackets, which share no vocabulary; set text.joint=false",
     )
-    assert_refused(clew(*given, "task.best=bleu"), "task.best must be one of 'loss' or 'f1', not 'bleu'")
+    assert_refused(clew(*arguments, "task.best=bleu"), "task.best must be one of 'loss' or 'f1', not 'bleu'")
     assert_refused(
-        clew(*given, "model.family=recurrent"),
+        clew(*arguments, "model.family=recurrent"),
         "the task parsing has a source, which a recurrent cannot read; these would do: ",
     )
-    assert_refused(clew(*given, "task.longest=3"), "all 22 training examples have more than 3 tokens on a side")
+    assert_refused(clew(*arguments, "task.longest=3"), "all 22 training examples have more than 3 tokens on a side")
 
 
 def test_the_code_of_the_guide_runs(

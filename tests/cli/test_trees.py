@@ -1,4 +1,4 @@
-"""Labelled trees through the command: trained on, classified and scored."""
+"""Labelled trees on the command line: training, classification and scores."""
 
 import json
 import re
@@ -49,14 +49,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_label_comes_out_for_every_line_in_order(clew: Clew, run: Path) -> None:
-    found = clew("predict", run, stdin=f"{GOOD}\n\n{BAD}\n")
-    assert found.status == 0 and found.err == ""
-    good, empty, bad = found.out.splitlines()
+def test_every_line_gets_a_label_in_order(clew: Clew, run: Path) -> None:
+    result = clew("predict", run, stdin=f"{GOOD}\n\n{BAD}\n")
+    assert result.status == 0 and result.err == ""
+    good, empty, bad = result.out.splitlines()
     assert (good.split("\t")[0], empty, bad.split("\t")[0]) == ("good", "", "bad")
     assert float(good.split("\t")[1]) > 0.5 and good.split("\t")[2] == "some lovely film"
     Path("trees.txt").write_text(f"{GOOD}\n\n{BAD}\n", encoding="utf-8")
-    assert clew("predict", run, "trees.txt").out == found.out
+    assert clew("predict", run, "trees.txt").out == result.out
     first = json.loads(clew("classify", run, "--file", "trees.txt", "--json").out.splitlines()[0])
     assert (first["line"], first["text"], first["labels"]) == (1, "some lovely film", ["good"])
     assert set(first["probabilities"]) == {"good", "bad"} and len(first["nodes"]) == 5
@@ -68,16 +68,16 @@ def test_trees_are_classified_from_python(run: Path) -> None:
     assert one.label == "good" and one.nodes[-1] == "good"
     tree = Tree("X", [Tree("X", word="dull"), Tree("X", word="cast")])
     assert loaded.classify(GOOD) == one
-    assert [found and found.label for found in loaded.classify_trees([GOOD, "", tree])] == ["good", None, "bad"]
+    assert [answer and answer.label for answer in loaded.classify_trees([GOOD, "", tree])] == ["good", None, "bad"]
     assert loaded.classify_trees(Sentence(("lovely", "film"), heads=(2, 0))).label in ("good", "bad")
     assert loaded.classify(Sentence(("lovely", "film"), heads=(2, 0))).label in ("good", "bad")
 
 
-def test_a_file_is_scored_with_other_names_for_labels(clew: Clew, run: Path) -> None:
+def test_labels_of_a_file_are_renamed_before_scoring(clew: Clew, run: Path) -> None:
     Path("test.txt").write_text(FILMS.splitlines()[0] + "\n", encoding="utf-8")
-    found = clew("evaluate", run, "test.txt", "--json")
-    assert found.status == 0
-    assert json.loads(found.out)["accuracy"] == 100.0
+    result = clew("evaluate", run, "test.txt", "--json")
+    assert result.status == 0
+    assert json.loads(result.out)["accuracy"] == 100.0
 
 
 @pytest.mark.parametrize(
@@ -90,33 +90,31 @@ def test_a_file_is_scored_with_other_names_for_labels(clew: Clew, run: Path) -> 
         (f"{FILMS}\n((4 film))\n", "test.txt:28: the root has no label; every node of a labelled tree needs one"),
     ],
 )
-def test_broken_trees_are_refused_with_file_and_line(clew: Clew, run: Path, content: str, sentence: str) -> None:
+def test_malformed_trees_are_rejected_with_file_and_line(clew: Clew, run: Path, content: str, sentence: str) -> None:
     Path("test.txt").write_text(content, encoding="utf-8")
     assert_refused(clew("evaluate", run, "test.txt"), sentence)
 
 
-def test_a_label_that_training_never_saw_is_scored_as_wrong_and_noted(clew: Clew, run: Path) -> None:
+def test_labels_missing_from_training_are_scored_as_errors_and_reported(clew: Clew, run: Path) -> None:
     Path("test.txt").write_text(FILMS.splitlines()[0] + "\n(7 film)\n", encoding="utf-8")
-    found = clew("evaluate", run, "test.txt", "--json")
-    assert found.status == 0 and json.loads(found.out)["accuracy"] == 50.0
+    result = clew("evaluate", run, "test.txt", "--json")
+    assert result.status == 0 and json.loads(result.out)["accuracy"] == 50.0
     assert re.fullmatch(
         r"test.txt: 1 of \d+ labels is not in the training part \('7'; first: test.txt:2\); "
         r"counted as wrong, and left out of the loss\n",
-        found.err,
+        result.err,
     )
 
 
-def test_lines_that_are_no_trees_are_refused(clew: Clew, run: Path) -> None:
-    assert_refused(
-        clew("predict", run, stdin="a lovely film\n"), "standard input, line 1: 'a' stands outside all brackets"
-    )
+def test_lines_that_are_not_trees_are_rejected(clew: Clew, run: Path) -> None:
+    assert_refused(clew("predict", run, stdin="a lovely film\n"), "standard input, line 1: 'a' is outside all brackets")
     assert_refused(
         clew("predict", run, stdin=f"{GOOD}\n(X (X a)\n"),
         "standard input, line 2: the tree that begins here is not closed",
     )
 
 
-def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
+def test_dependency_trees_can_be_trained_on_and_classified(clew: Clew) -> None:
     rows = "1\t{}\t_\t_\t_\t_\t2\tdet\t_\t_\n2\t{}\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
     pairs = [
         ("the", "dog", "np"),

@@ -112,7 +112,7 @@ def test_comments_that_are_labels_are_told_and_heads_in_a_circle_are_bad(tmp_pat
         ("s_type", {"frag": 3, "decl": 2})
     ]
     assert description.num_duplicates == 4
-    assert len(description.faults) == 1 and "heads go in a circle: word 1 -> 2 -> 1" in description.faults[0]
+    assert len(description.faults) == 1 and "the heads form a cycle: word 1 -> 2 -> 1" in description.faults[0]
     assert [use.settings for use in comment_uses(description)] == [{"data.label": "s_type", "data.faults": "skip"}]
 
 

@@ -232,7 +232,7 @@ def test_sentences_come_from_columns_json_and_lists(tmp_path):
         ((["a", "b"], ["O"]), "expected as many tags as words, found 2 words and 1 tags"),
         (
             (["a"], ["O"], [1]),
-            "no word has the head 0, so that the sentence has no root (heads go in a circle: word 1 -> 1)",
+            "no word has the head 0, so the sentence has no root (the heads form a cycle: word 1 -> 1)",
         ),
         (("ab", ["O"]), "data.words takes a list of strings, found a string"),
         (([], []), "the field for data.words is empty, or a string in it is"),

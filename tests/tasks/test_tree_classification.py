@@ -5,7 +5,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.tree_nodes import Nodes, head_nodes, phrase_nodes
-from clew.data.examples import LabelledTree, Parsed
+from clew.data.examples import LabelledTree, Parsed, Sentence
 from clew.data.formats.tree_files import labelled_nodes
 from clew.data.notes import Notes
 from clew.data.syntax.labelled_trees import unlabelled
@@ -159,8 +159,13 @@ def test_mistakes_are_told_in_a_sentence():
         TreeClassifier(task.body, WordReader(train_character(["ab"])), task.labels)
     for text, sentence in (
         ("(3 (2 a)", "tree 4: the tree that begins here is not closed"),
-        ("(2 a) (2 b)", "tree 4: expected 1 tree, found 2; put each on a line of its own"),
-        ("a b", "tree 4: 'a' stands outside all brackets"),
+        ("(2 a) (2 b)", "tree 4: expected 1 tree, found 2; put each on its own line"),
+        ("a b", "tree 4: 'a' is outside all brackets"),
     ):
         with pytest.raises(UserError, match=sentence.replace("(", r"\(")):
             unlabelled(text, "tree 4")
+    with pytest.raises(
+        UserError,
+        match="tree 4: a dependency tree needs a head for each of its words, and exactly one head 0, the root",
+    ):
+        unlabelled(Sentence(("it", "rains"), heads=(0, 0)), "tree 4")

@@ -1,9 +1,7 @@
-"""Dependencies as graphs of words: edges with names for their types, and these as numbers. Knows no file and no
-tensors.
+"""Dependencies as graphs of words: edges with named types, and their numeric form. Uses neither files nor tensors.
 
-A word's basic head is in HEAD; in an enhanced graph (CoNLL-U's DEPS) a word may have several. Empty nodes (`8.1`),
-which stand for words that are not written, are no nodes here: they have no word to read and no label to tell.
-Dependencies on them are left out.
+A word has one basic head (HEAD); in an enhanced graph (CoNLL-U's DEPS) it may have several. Empty nodes (`8.1`), which
+stand for words that are not written, are left out with their dependencies: they have neither a word nor a label.
 """
 
 import re
@@ -18,16 +16,16 @@ from clew.text.labels import UNSEEN, Labels
 
 Way = Literal["next", "previous", "up", "down", "forward"]
 NamedEdge = tuple[int, int, str]
-"""(source, target, type): words are counted from 0."""
+"""(source, target, type); words are numbered from 0."""
 EMPTY_NODE = re.compile(r"\d+\.\d+")
 
 
 def read_deps(texts: Sequence[str]) -> tuple[Deps | None, HeadFault | None]:
-    """Of each word the heads, 0 for the root, with their relations; or what is wrong with them; neither where all are
-    `_`."""
+    """Parse the DEPS column of a sentence: of each word the heads (0 for the root) with their relations, or the first
+    fault. Both are None if every text is `_`."""
     if all(text == "_" for text in texts):
         return None, None
-    found = []
+    deps = []
     for word, text in enumerate(texts):
         pairs = []
         for part in [] if text == "_" else text.split("|"):
@@ -41,22 +39,19 @@ def read_deps(texts: Sequence[str]) -> tuple[Deps | None, HeadFault | None]:
                 )
                 return None, HeadFault(word, rule)
             pairs.append((int(head), relation))
-        found.append(tuple(pairs))
-    return tuple(found), None
+        deps.append(tuple(pairs))
+    return tuple(deps), None
 
 
 def dependency_edges(
     sentence: Sentence, ways: Sequence[Way], *, enhanced: bool = False, relations: bool = False
 ) -> list[NamedEdge]:
-    """The edges of a sentence's words, each named by its way; with `relations` dependencies by their relation too:
-    `up:nsubj`.
+    """Return the edges between the words of a sentence, with the way as their type; with `relations`, dependencies
+    have types like `up:nsubj`. The edges of a sentence that is already a graph are returned unchanged.
 
-    A graph that has edges of its own has these.
-
-    next, previous    from every word to the one behind it, or before it
-    up, down          from every word to its heads, or from these to it
-    forward           of up and down those that lead to a later word: with `next` all edges go along the sentence, and
-                      make no cycle
+    next, previous    from every word to the next one, or to the previous one
+    up, down          from every word to its heads, or from the heads to the word
+    forward           the edges of up and down that lead to a later word; together with `next` they form no cycle
     """
     if sentence.edges is not None:
         return list(sentence.edges)
@@ -78,19 +73,18 @@ def dependency_edges(
 
 
 def dependencies(sentence: Sentence, enhanced: bool) -> list[NamedEdge]:
-    """(word, head, relation) without those of the root."""
+    """Return (word, head, relation) of every word but the root."""
     if enhanced:
         if sentence.deps is None:
             raise UserError(
-                f"{sentence.id}: there is no enhanced graph, the words' DEPS being empty; take the basic one,"
-                " task.graph=basic"
+                f"{sentence.id}: the words have no DEPS, so there is no enhanced graph; set task.graph=basic"
             )
         return [
             (word, head - 1, relation) for word, pairs in enumerate(sentence.deps) for head, relation in pairs if head
         ]
     if sentence.heads is None:
         raise UserError(
-            f"{sentence.id}: the words have no heads, and so no graph; give CoNLL-U with HEAD, its seventh column"
+            f"{sentence.id}: the words have no heads, so there is no graph; fill in HEAD, the seventh column of CoNLL-U"
         )
     relations = sentence.relations or ("_",) * len(sentence.words)
     return [
@@ -101,17 +95,17 @@ def dependencies(sentence: Sentence, enhanced: bool) -> list[NamedEdge]:
 
 
 def edge_types(edges: Iterable[Sequence[NamedEdge]]) -> Labels:
-    """A table of all types that some graphs have."""
+    """Return the table of all edge types of the graphs."""
     names = {type for each in edges for _, _, type in each}
     if not names:
         raise UserError(
-            "the graphs of the training part have no edges, so that there is nothing to read along; see task.edges"
+            "the graphs of the training split have no edges, but the model reads along edges; see task.edges"
         )
     return Labels.of(names)
 
 
 def typed_graph(num_nodes: int, edges: Iterable[NamedEdge], types: Labels) -> Graph:
-    """The graph with numbers for types; all types that the table has not share one more number, the last."""
+    """Replace the names of types by numbers; all unknown types share one more number, the last."""
     numbers = ((source, target, types.find(type)) for source, target, type in edges)
     return Graph(
         num_nodes, tuple((source, target, len(types) if type == UNSEEN else type) for source, target, type in numbers)

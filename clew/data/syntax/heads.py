@@ -1,4 +1,4 @@
-"""Dependency heads, checked: every word hangs from another or from the root, and no word from itself by any way."""
+"""Check dependency heads: each word has a head or is the root, and no word is its own ancestor."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,15 +10,15 @@ class HeadFault(NamedTuple):
 
 
 def read_heads(texts: Sequence[str]) -> tuple[tuple[int, ...] | None, HeadFault | None]:
-    """The heads as numbers, or what is wrong with them; neither where all are `_`, which says that nothing is known."""
+    """Parse the heads of a sentence: the numbers, or the first fault. Both are None if every text is `_` (unknown)."""
     if all(text == "_" for text in texts):
         return None, None
     heads = []
     for word, text in enumerate(texts):
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= len(texts)):
             rule = (
-                f"the head of word {word + 1} is {text!r}, which is no word: heads are numbers from 1 to {len(texts)},"
-                " or 0 for the root"
+                f"the head of word {word + 1} is {text!r}, which is not a word: heads are numbers from 1 to"
+                f" {len(texts)}, or 0 for the root"
             )
             return None, HeadFault(word, rule)
         heads.append(int(text))
@@ -27,20 +27,19 @@ def read_heads(texts: Sequence[str]) -> tuple[tuple[int, ...] | None, HeadFault 
 
 
 def find_fault(heads: Sequence[int]) -> HeadFault | None:
-    """A missing root, or a cycle; there may be several roots."""
+    """Find a missing root or a cycle; several roots are allowed."""
     if 0 not in heads:
         cycle = find_cycle(heads)
         return HeadFault(
             0,
-            "no word has the head 0, so that the sentence has no"
-            f" root{cycle.sentence.join((' (', ')')) if cycle else ''}",
+            f"no word has the head 0, so the sentence has no root{cycle.sentence.join((' (', ')')) if cycle else ''}",
         )
     return find_cycle(heads)
 
 
 def find_cycle(heads: Sequence[int]) -> HeadFault | None:
-    """The first word that is its own ancestor; each word is walked over once."""
-    walk_of = [0] * (len(heads) + 1)  # the walk that came by, 0 for none
+    """Find the first word that is its own ancestor; visits each word once."""
+    walk_of = [0] * (len(heads) + 1)  # the walk that visited each word, 0 for none
     for start in range(1, len(heads) + 1):
         word = start
         while word and not walk_of[word]:
@@ -54,6 +53,6 @@ def find_cycle(heads: Sequence[int]) -> HeadFault | None:
             first = cycle.index(min(cycle))
             shown = [*cycle[first:], *cycle[:first], min(cycle)]
             return HeadFault(
-                min(cycle) - 1, f"heads go in a circle: word {' -> '.join(str(number) for number in shown)}"
+                min(cycle) - 1, f"the heads form a cycle: word {' -> '.join(str(number) for number in shown)}"
             )
     return None

@@ -1,5 +1,5 @@
-"""Trees to classify: bracketed ones with a class at every node, a table of bracketed trees with a class each, or
-dependency trees in CoNLL-U with the class in a comment of the sentence (`# s_type = decl`)."""
+"""Read trees to classify: bracketed trees with a class at every node, a table of bracketed trees with one class each,
+or dependency trees in CoNLL-U with the class in a comment of the sentence (`# s_type = decl`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -28,24 +28,24 @@ def read_labelled_trees(
     label_map: LabelMap | None = None,
     notes: Notes | None = None,
 ) -> Iterator[LabelledTree]:
-    """The trees of a file. Of a table `text` and `label` are columns; of CoNLL-U `label` is the name of a comment.
-    `label_map` gives labels other names; a node whose label becomes None has none, and a tree whose root has none is
-    left out, and counted."""
+    """Read the trees of a file. In a table, `text` and `label` are columns; in CoNLL-U, `label` is the name of a
+    comment. `label_map` renames labels, or removes them (None); trees whose root has no label are skipped, and
+    `notes` counts them."""
     notes = Notes() if notes is None else notes
     path = expand_home(path)
     format = find_format(path, format, tables_alone=True)
     reader = FORMATS[format].labelled_trees
     if reader is not None:
-        found = reader(path, label, notes)
+        trees = reader(path, label, notes)
     else:
-        found = labelled_roots(
+        trees = labelled_roots(
             read_labelled(path, text=text, label=label, format=format, header=header, notes=notes), notes
         )
-    return some(renamed_nodes(found, label_map or {}, notes), path, notes)
+    return at_least_one(renamed_nodes(trees, label_map or {}, notes), path, notes)
 
 
 def labelled_roots(examples: Iterable[Labelled], notes: Notes) -> Iterator[LabelledTree]:
-    """Texts that are bracketed trees, each with a class; the nodes' labels are names of phrases."""
+    """Parse texts that are bracketed trees. The class is the root's; the labels in the brackets are phrase names."""
     for example in examples:
         tree = tree_of(example, notes)
         if tree is not None:
@@ -57,11 +57,12 @@ def labelled_roots(examples: Iterable[Labelled], notes: Notes) -> Iterator[Label
 
 
 def unlabelled(tree: str | Tree | Sentence, place: str) -> LabelledTree:
-    """A tree to classify: brackets, whose labels are the names of phrases, or words with heads."""
+    """Make an example without classes from a bracketed tree, whose labels are phrase names, or from words with
+    heads."""
     if isinstance(tree, Sentence):
         if not tree.words or tree.heads is None or tree.heads.count(0) != 1:
             raise UserError(
-                f"{place}: a dependency tree needs a head for each of its words, and one of them is 0, the root's"
+                f"{place}: a dependency tree needs a head for each of its words, and exactly one head 0, the root"
             )
         return LabelledTree(tree.words, head_nodes(tree.heads), (None,) * len(tree.words), id=place)
     tree = one_tree(tree, place) if isinstance(tree, str) else tree
@@ -72,7 +73,8 @@ def unlabelled(tree: str | Tree | Sentence, place: str) -> LabelledTree:
 
 
 def as_brackets(example: LabelledTree) -> str | None:
-    """A phrase tree on one line, its classes or names as labels; None for a dependency tree."""
+    """Write a phrase tree on one line, with its phrase names, or else its classes, as labels; None for a dependency
+    tree."""
     num_words = len(example.words)
     if len(example.labels) == num_words > 1:
         return None
@@ -89,7 +91,7 @@ def as_brackets(example: LabelledTree) -> str | None:
 
 
 def tree_of(example: Labelled, notes: Notes) -> Tree | None:
-    """The tree that a text is; None where the fault is noted."""
+    """Parse a text as one tree; a fault is added to `notes`, and None returned."""
     try:
         return one_tree(example.text, example.id)
     except UserError as error:
@@ -103,12 +105,12 @@ def one_tree(text: str, place: str) -> Tree:
     except UserError as error:
         raise UserError(str(error).replace(f"{place}:1: ", f"{place}: ", 1)) from None
     if len(trees) > 1:
-        raise UserError(f"{place}: expected 1 tree, found {len(trees)}; put each on a line of its own")
+        raise UserError(f"{place}: expected 1 tree, found {len(trees)}; put each on its own line")
     return trees[0]
 
 
 def renamed_nodes(examples: Iterable[LabelledTree], label_map: LabelMap, notes: Notes) -> Iterator[LabelledTree]:
-    """Labels by their new names; a label that the map does not have stays."""
+    """Rename labels; those that the map does not contain are kept."""
     seen: set[str] = set()
     for example in examples:
         seen.update(label for label in example.labels if label is not None)
@@ -118,12 +120,12 @@ def renamed_nodes(examples: Iterable[LabelledTree], label_map: LabelMap, notes: 
         else:
             yield example._replace(labels=labels)
     if seen and label_map and seen.isdisjoint(label_map):
-        raise UserError(f"data.label_map has none of the labels that are there: {listed(sorted(seen))}")
+        raise UserError(f"data.label_map has none of the labels in the data: {listed(sorted(seen))}")
 
 
-def some(examples: Iterator[LabelledTree], path: Path, notes: Notes) -> Iterator[LabelledTree]:
-    found = False
+def at_least_one(examples: Iterator[LabelledTree], path: Path, notes: Notes) -> Iterator[LabelledTree]:
+    has_trees = False
     for example in examples:
-        found = True
+        has_trees = True
         yield example
-    check_found(found, path, False, notes)
+    check_found(has_trees, path, False, notes)

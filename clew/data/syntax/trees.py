@@ -1,12 +1,12 @@
-"""Bracketed trees in the Penn Treebank's style, from text to `Tree` and back, and the cleaning that parsers are trained
-and scored on.
+"""Bracketed trees in the Penn Treebank's style: parse and format `Tree`s, and clean them for training and scoring
+parsers.
 
-    ( (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)) )        a tree may stand on one line or several
-    (3 (2 It) (4 (3 (2 is) (4 lovely)) (2 .)))              any label will do: here the sentiment of every phrase
+    ( (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)) )        a tree may span one line or several
+    (3 (2 It) (4 (3 (2 is) (4 lovely)) (2 .)))              any label is allowed: here the sentiment of every phrase
 
-A bracket holds other brackets, or one word after its tag. Only the outermost may lack a label; it is kept as the label
-"". A round bracket in a word is written -LRB- or -RRB-; in a `Tree` it is the bracket itself. So are the square and
-curly ones when read.
+A bracket contains other brackets, or a tag and one word. Only the outermost may have no label; its label is then "".
+A round bracket in a word is written -LRB- or -RRB-, and is read as the bracket itself. Square and curly brackets are
+read in the same way (-LSB-, -LCB-), but written as they are.
 """
 
 import io
@@ -20,16 +20,16 @@ from clew.core.trees import Tree, bracketed, fold, walk
 from clew.data.lines import near, open_decoded
 
 SUFFIXES = (".mrg", ".tree", ".trees", ".ptb")
-"""What is read in a folder."""
+"""Suffixes of the files that are read in a folder."""
 
 TRACE = "-NONE-"
 ROOTS = ("", "TOP", "ROOT", "S1")
-"""Labels that stand above the sentence and say nothing about it."""
+"""Labels of roots above the sentence, which carry no information."""
 
 READ_AS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 WRITTEN_AS = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
 
-# White space is ASCII's alone: some treebanks have words with a no-break space inside.
+# Only ASCII white space separates words: some treebanks have words with a no-break space inside.
 TOKEN = re.compile(r"[()]|[^()\s]+", re.ASCII)
 SPACE = re.compile(r"\s", re.ASCII)
 WORD = re.compile(r"\S+", re.ASCII)
@@ -37,20 +37,22 @@ ESCAPE = re.compile("|".join(READ_AS))
 
 
 def read_trees(paths: Path | str | Sequence[Path | str]) -> list[Tree]:
-    """The trees of a file, of a folder's treebank files (`SUFFIXES`) in the order of their names, or of several of
-    these."""
+    """Read the trees of a file, of a folder's treebank files (`SUFFIXES`) in the order of their names, or of several
+    files and folders."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
     return [tree for path in paths for file in tree_files(Path(path).expanduser()) for tree in trees_in(file)]
 
 
 def parse_trees(text: str, name: str = "text") -> list[Tree]:
-    """The trees of a text; `name` is what a mistake in it is told with."""
-    return some((tree for tree, _ in parse_lines(io.StringIO(text.removeprefix("\ufeff"), newline=None), name)), name)
+    """Parse the trees of a text; error messages call it `name`."""
+    return at_least_one(
+        (tree for tree, _ in parse_lines(io.StringIO(text.removeprefix("\ufeff"), newline=None), name)), name
+    )
 
 
 def parse_tree(text: str) -> Tree:
-    """The one tree of a text."""
+    """Parse a text that is one tree."""
     trees = parse_trees(text)
     if len(trees) > 1:
         raise UserError(f"expected 1 tree, found {len(trees)}; parse_trees gives them all")
@@ -62,40 +64,38 @@ def tree_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise UserError(f"no such file: {path}; {near(path)}")
-    found = sorted(
+    files = sorted(
         file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file() and not file.name.startswith(".")
     )
-    if not found:
+    if not files:
         raise UserError(
-            f"{path}: no {', '.join(SUFFIXES)} file in this folder or below; name the files that hold the trees"
+            f"{path}: no {', '.join(SUFFIXES)} file in this folder or below; name the files that contain the trees"
         )
-    return found
+    return files
 
 
 def trees_in(path: Path) -> list[Tree]:
     with open_decoded(path) as lines:
-        return some((tree for tree, _ in parse_lines(lines, str(path))), str(path))
+        return at_least_one((tree for tree, _ in parse_lines(lines, str(path))), str(path))
 
 
 def placed_trees(paths: Path | str) -> Iterator[tuple[Tree, str]]:
-    """The trees of a file or a folder, each with its file and the line where it begins."""
+    """Read the trees of a file or a folder, each with its file and first line: `dev.mrg:17`."""
     for file in tree_files(Path(paths).expanduser()):
         with open_decoded(file) as lines:
             yield from ((tree, f"{file}:{line}") for tree, line in parse_lines(lines, str(file)))
 
 
-def some(trees: Iterator[Tree], name: str) -> list[Tree]:
-    found = list(trees)
-    if not found:
-        raise UserError(
-            f"{name}: there is no tree in it; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"
-        )
-    return found
+def at_least_one(trees: Iterator[Tree], name: str) -> list[Tree]:
+    trees_read = list(trees)
+    if not trees_read:
+        raise UserError(f"{name} contains no tree; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))")
+    return trees_read
 
 
 @dataclass
 class Bracket:
-    """One that is open: where it began and what it holds so far."""
+    """An open bracket: its line, and its content so far."""
 
     line: int
     label: str | None = None
@@ -104,7 +104,7 @@ class Bracket:
 
 
 def parse_lines(lines: Iterable[str], name: str) -> Iterator[tuple[Tree, int]]:
-    """Each tree as its last bracket closes, and the line in which its first opened."""
+    """Yield each tree when its last bracket closes, with the line of its first bracket."""
     opened: list[Bracket] = []
     for line, text in enumerate(lines, start=1):
         place = f"{name}:{line}"
@@ -116,7 +116,7 @@ def parse_lines(lines: Iterable[str], name: str) -> Iterator[tuple[Tree, int]]:
             elif token == ")":
                 if not opened:
                     raise UserError(
-                        f"{place}: a closing bracket has no opening one before it; take it away, or add the opening one"
+                        f"{place}: a closing bracket has no opening bracket; delete it, or add the opening bracket"
                     )
                 begun = opened[-1].line
                 tree = closed(opened.pop(), name)
@@ -126,7 +126,7 @@ def parse_lines(lines: Iterable[str], name: str) -> Iterator[tuple[Tree, int]]:
                     yield tree, begun
             elif not opened:
                 raise UserError(
-                    f"{place}: '{token}' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"
+                    f"{place}: '{token}' is outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"
                 )
             elif opened[-1].label is None:
                 opened[-1].label = token
@@ -140,10 +140,10 @@ def parse_lines(lines: Iterable[str], name: str) -> Iterator[tuple[Tree, int]]:
 
 
 def name_root(opened: list[Bracket], place: str) -> None:
-    """A bracket begins with another bracket: it has no label, as only the outermost may."""
+    """Give the empty label to a bracket that begins with another bracket; only the outermost may do so."""
     if len(opened) > 1:
         raise UserError(
-            f"{place}: a bracket inside another has no label; only the outermost may have none. Give it one, or close"
+            f"{place}: a bracket inside another has no label; only the outermost may have none. Add a label, or close"
             f" the tree that begins in line {opened[0].line}"
         )
     opened[-1].label = ""
@@ -151,32 +151,32 @@ def name_root(opened: list[Bracket], place: str) -> None:
 
 def closed(bracket: Bracket, name: str) -> Tree:
     place, label, words = f"{name}:{bracket.line}", bracket.label, bracket.words
-    remedy = "each word needs a bracket of its own with its tag, such as (NN dog)"
+    remedy = "each word needs its own bracket with its tag, such as (NN dog)"
     if label is None:
         raise UserError(f"{place}: the bracket () is empty; it needs a label, and brackets or one word after it")
     if not words and not bracket.children:
         raise UserError(f"{place}: the bracket ({label}) is empty; it needs brackets or one word after its label")
     if words and bracket.children:
-        raise UserError(f"{place}: the word '{words[0]}' stands beside brackets inside ({label} ...); {remedy}")
+        raise UserError(f"{place}: the word '{words[0]}' is next to brackets inside ({label} ...); {remedy}")
     if len(words) > 1:
         raise UserError(
-            f"{place}: {len(words)} words, '{words[0]}' and '{words[1]}', stand in one bracket ({label} ...); {remedy}"
+            f"{place}: {len(words)} words, '{words[0]}' and '{words[1]}', are in one bracket ({label} ...); {remedy}"
         )
     return Tree(label, bracket.children, unescape(words[0]) if words else None)
 
 
 def unescape(word: str) -> str:
-    """-LRB- as the bracket that it stands for."""
-    return ESCAPE.sub(lambda found: READ_AS[found[0]], word) if "-" in word else word
+    """Replace -LRB- and the like by the bracket they stand for."""
+    return ESCAPE.sub(lambda match: READ_AS[match[0]], word) if "-" in word else word
 
 
 def tree_words(text: str) -> list[str]:
-    """The words of a sentence with white space between them; -LRB- is read as in a tree."""
+    """Split a sentence into words at white space; -LRB- is read as in a tree."""
     return [unescape(word) for word in WORD.findall(text)]
 
 
 def escape(word: str) -> str:
-    """A word as it may stand between brackets."""
+    """Write a word as bracketed trees do, with -LRB- for a bracket."""
     if not word or SPACE.search(word):
         raise UserError(
             f"the word {word!r} cannot be written in a bracketed tree, where words are not empty and have no white"
@@ -186,8 +186,8 @@ def escape(word: str) -> str:
 
 
 def format_tree(tree: Tree, indent: int | None = None) -> str:
-    """A tree on one line; with `indent`, every phrase that holds phrases has its children on lines of their own, so
-    much further in."""
+    """Write a tree on one line; with `indent`, the children of every phrase that contains phrases are on lines of their
+    own, indented by that many spaces."""
     check_labels(tree)
     if indent is None:
         return bracketed(tree, escape)
@@ -209,7 +209,7 @@ def format_tree(tree: Tree, indent: int | None = None) -> str:
 
 
 def write_trees(trees: Iterable[Tree], path: Path | str) -> None:
-    """One tree a line."""
+    """Write one tree per line."""
     with Path(path).open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{format_tree(tree)}\n" for tree in trees)
 
@@ -217,16 +217,15 @@ def write_trees(trees: Iterable[Tree], path: Path | str) -> None:
 def check_labels(tree: Tree) -> None:
     for node in tree.nodes():
         if node.label == "" and (node is not tree or node.is_leaf):
-            raise UserError("a node inside the tree has no label, and only the root may have none; give it one")
+            raise UserError("a node inside the tree has no label; only the root may have none")
         if len(TOKEN.findall(node.label)) > 1 or SPACE.search(node.label) or node.label in ("(", ")"):
             raise UserError(
-                f"the label {node.label!r} cannot be written in a bracketed tree; take brackets and white space out"
-                " of it"
+                f"the label {node.label!r} cannot be written in a bracketed tree; remove its brackets and white space"
             )
 
 
 def without_traces(tree: Tree) -> Tree | None:
-    """The tree without the leaves tagged -NONE- and the phrases that they leave empty; None where nothing is left."""
+    """Remove the leaves tagged -NONE- and the phrases that become empty; None if nothing is left."""
 
     def kept(node: Tree, below: list[Tree | None]) -> Tree | None:
         if node.is_leaf:
@@ -238,30 +237,30 @@ def without_traces(tree: Tree) -> Tree | None:
 
 
 def without_functions(tree: Tree) -> Tree:
-    """The tree with NP for NP-SBJ-1 and NP=2. Tags, and labels that begin with the hyphen, are left alone."""
+    """Replace NP-SBJ-1 and NP=2 by NP. Tags, and labels that begin with a hyphen, are kept."""
     return fold(tree, lambda node, below: node if node.is_leaf else Tree(category(node.label), below))
 
 
 def category(label: str) -> str:
-    """A label up to its first - or =, but for one at the very beginning."""
+    """Return a label up to its first - or =, not counting its first character."""
     return label[:1] + re.split("[-=]", label[1:], maxsplit=1)[0]
 
 
 def with_root(tree: Tree, label: str = "TOP") -> Tree:
-    """The tree under a root of that label, which replaces the one of `ROOTS` that it may have."""
+    """Put the tree under a root with this label, which replaces a root with a label of `ROOTS`."""
     return Tree(label, tree.children if tree.label in ROOTS and not tree.is_leaf else [tree])
 
 
 def without_root(tree: Tree) -> Tree:
-    """What stands under the root, where that is one phrase; else the tree as it is."""
+    """Remove a root with a label of `ROOTS` if it has one child, a phrase; else return the tree unchanged."""
     while tree.label in ROOTS and len(tree.children) == 1 and not tree.children[0].is_leaf:
         tree = tree.children[0]
     return tree
 
 
 def cleaned(tree: Tree, root: str | None = "TOP") -> Tree | None:
-    """The tree as parsers learn it: no traces, no function tags, under `root` (None: no root where it can be spared);
-    None if it was all traces."""
+    """Clean a tree for parsers: no traces, no function tags, under `root` (None: no root unless it is needed). None if
+    all words were traces."""
     bare = without_traces(tree)
     if bare is None:
         return None

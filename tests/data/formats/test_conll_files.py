@@ -76,7 +76,7 @@ def test_an_empty_word_and_a_bad_head_are_faults(tmp_path):
     assert refusal(lambda: read_conll(path, tags=2)).startswith(f"{path}:2: the column for data.words is empty; ")
     path = write(tmp_path / "a.conll", "a\tA\t2\nb\tB\t1\n")
     assert refusal(lambda: read_conll(path, tags=2, heads=3)).startswith(
-        f"{path}:1: no word has the head 0, so that the sentence has no root"
+        f"{path}:1: no word has the head 0, so the sentence has no root"
     )
 
 

@@ -55,9 +55,9 @@ def test_heads_without_annotation_are_none(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "place", "sentence"),
     [
-        (row(1, "a", head="2") + row(2, "b", head="1"), 4, "no word has the head 0, so that the sentence has no root"),
-        (row(1, "a") + row(2, "b", head="3") + row(3, "c", head="2"), 5, "heads go in a circle: word 2 -> 3 -> 2"),
-        (row(1, "a") + row(2, "b", head="7"), 5, "the head of word 2 is '7', which is no word"),
+        (row(1, "a", head="2") + row(2, "b", head="1"), 4, "no word has the head 0, so the sentence has no root"),
+        (row(1, "a") + row(2, "b", head="3") + row(3, "c", head="2"), 5, "the heads form a cycle: word 2 -> 3 -> 2"),
+        (row(1, "a") + row(2, "b", head="7"), 5, "the head of word 2 is '7', which is not a word"),
         (
             row(1, "a") + row(3, "b"),
             5,

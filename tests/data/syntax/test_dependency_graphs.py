@@ -139,18 +139,16 @@ def test_sentences_to_label_may_lack_heads(tmp_path):
     path = write(tmp_path / "a.conllu", "1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n")
     assert read(path, None)[0].heads is None
     with pytest.raises(
-        UserError, match="the words have no heads, and so no graph; give CoNLL-U with HEAD, its seventh column"
+        UserError, match="the words have no heads, so there is no graph; fill in HEAD, the seventh column of CoNLL-U"
     ):
         dependency_edges(read(path, None)[0], ["up"])
-    with pytest.raises(
-        UserError, match="there is no enhanced graph, the words' DEPS being empty; take the basic one, task.graph=basic"
-    ):
+    with pytest.raises(UserError, match="the words have no DEPS, so there is no enhanced graph; set task.graph=basic"):
         dependency_edges(read(path, None)[0], ["up"], enhanced=True)
 
 
 def test_no_edges_are_no_types():
     with pytest.raises(
-        UserError, match="the graphs of the training part have no edges, so that there is nothing to read along"
+        UserError, match="the graphs of the training split have no edges, but the model reads along edges"
     ):
         edge_types([[], []])
 

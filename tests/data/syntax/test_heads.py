@@ -22,7 +22,7 @@ def test_a_cycle_is_found_just_where_a_word_does_not_reach_the_root(heads):
 def test_a_cycle_is_told_word_by_word():
     fault = find_cycle([2, 3, 4, 2, 0])
     assert fault is not None
-    assert (fault.word, fault.sentence) == (1, "heads go in a circle: word 2 -> 3 -> 4 -> 2")
+    assert (fault.word, fault.sentence) == (1, "the heads form a cycle: word 2 -> 3 -> 4 -> 2")
 
 
 def test_a_long_chain_is_walked_once():
@@ -41,28 +41,29 @@ def test_unknown_heads_are_none():
         (
             ["2", "3"],
             1,
-            "the head of word 2 is '3', which is no word: heads are numbers from 1 to 2, or 0 for the root",
+            "the head of word 2 is '3', which is not a word: heads are numbers from 1 to 2, or 0 for the root",
         ),
         (
             ["0", "_"],
             1,
-            "the head of word 2 is '_', which is no word: heads are numbers from 1 to 2, or 0 for the root",
+            "the head of word 2 is '_', which is not a word: heads are numbers from 1 to 2, or 0 for the root",
         ),
         (
             ["0", "-1"],
             1,
-            "the head of word 2 is '-1', which is no word: heads are numbers from 1 to 2, or 0 for the root",
+            "the head of word 2 is '-1', which is not a word: heads are numbers from 1 to 2, or 0 for the root",
         ),
         (
             ["9" * 50],
             0,
-            f"the head of word 1 is '{'9' * 50}', which is no word: heads are numbers from 1 to 1, or 0 for the root",
+            f"the head of word 1 is '{'9' * 50}', which is not a word: heads are numbers from 1 to 1, or 0 for the"
+            " root",
         ),
-        (["0", "2"], 1, "heads go in a circle: word 2 -> 2"),
+        (["0", "2"], 1, "the heads form a cycle: word 2 -> 2"),
         (
             ["2", "1"],
             0,
-            "no word has the head 0, so that the sentence has no root (heads go in a circle: word 1 -> 2 -> 1)",
+            "no word has the head 0, so the sentence has no root (the heads form a cycle: word 1 -> 2 -> 1)",
         ),
     ],
 )

@@ -33,7 +33,7 @@ def test_labels_get_other_names_and_may_be_left_out(tmp_path: Path) -> None:
     found = read(path, label_map={"0": "bad", "1": "bad", "2": None, "3": "good", "4": "good"}, notes=notes)
     assert [tree.labels for tree in found] == [(None, "good", None, "good", "good"), ("bad",)]
     assert notes.report() == [f"skipped 1 x trees whose label data.label_map leaves out (first: {path}:2)"]
-    assert "data.label_map has none of the labels that are there: 0, 1, 2, 3, 4" in refusal(
+    assert "data.label_map has none of the labels in the data: 0, 1, 2, 3, 4" in refusal(
         lambda: read(path, label_map={"x": "y"})
     )
 
@@ -92,10 +92,10 @@ def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
             "a.csv",
             "label,text\nx,(N a) (N b)\n",
             {},
-            "a.csv:2: expected 1 tree, found 2; put each on a line of its own",
+            "a.csv:2: expected 1 tree, found 2; put each on its own line",
         ),
         ("a.csv", "label,text\n,(N a)\n", {}, "a.csv:2: the field for data.label is empty"),
-        ("a.csv", "label,text\nx,it rains\n", {}, "a.csv:2: 'it' stands outside all brackets"),
+        ("a.csv", "label,text\nx,it rains\n", {}, "a.csv:2: 'it' is outside all brackets"),
         (
             "a.conllu",
             ROW,
@@ -112,7 +112,7 @@ def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
             "a.conllu",
             f"# s = x\n{ROW.replace('0	root', '1	root')}",
             {"label": "s"},
-            "(heads go in a circle: word 1 -> 2 -> 1)",
+            "(the heads form a cycle: word 1 -> 2 -> 1)",
         ),
         (
             "a.conllu",

@@ -44,16 +44,16 @@ def test_the_embedded_treebank_comes_back():
 @pytest.mark.parametrize(
     "symbols, sentence",
     [
-        ("(S XX )S XX", "symbol 4 of 4 ('XX') comes after the tree has ended"),
-        ("XX XX", "symbol 2 of 2 ('XX') comes after the tree has ended"),
-        (")S", "symbol 1 of 1 (')S') closes nothing that is open; nothing is"),
-        (")", "symbol 1 of 1 (')') closes nothing that is open; nothing is"),
-        ("(S (NP XX )S", "symbol 4 of 4 (')S') closes nothing that is open; innermost is '(NP'"),
-        ("(S )S", "symbol 2 of 2 (')S') closes a bracket that holds nothing"),
+        ("(S XX )S XX", "symbol 4 of 4 ('XX') comes after the end of the tree"),
+        ("XX XX", "symbol 2 of 2 ('XX') comes after the end of the tree"),
+        (")S", "symbol 1 of 1 (')S') closes a bracket that is not open; none is open"),
+        (")", "symbol 1 of 1 (')') closes a bracket that is not open; none is open"),
+        ("(S (NP XX )S", "symbol 4 of 4 (')S') closes a bracket that is not open; the innermost open one is '(NP'"),
+        ("(S )S", "symbol 2 of 2 (')S') closes an empty bracket"),
         ("(S XX XX XX )S", "symbol 4 of 5 ('XX') stands for a word, but the sentence has only 2"),
         ("(S XX (NP XX )NP", "the tree is not closed after symbol 5: 1 open, innermost '(S'"),
-        ("", "the tree is empty; it needs at least one bracket over the sentence's words"),
-        ("(S XX )S", "the tree has 1 words and the sentence 2"),
+        ("", "the tree is empty; it needs at least one bracket around the sentence's words"),
+        ("(S XX )S", "the tree has 1 words, but the sentence has 2"),
     ],
 )
 def test_what_is_no_tree_over_the_words_is_refused(symbols, sentence):
@@ -63,7 +63,7 @@ def test_what_is_no_tree_over_the_words_is_refused(symbols, sentence):
 
 
 def test_words_and_tags_are_as_many_and_some():
-    with pytest.raises(UserError, match=r"^tags \(2\) must be as many as words \(1\)$"):
+    with pytest.raises(UserError, match=r"^the number of tags \(2\) must equal the number of words \(1\)$"):
         delinearise(["XX"], ["a"], ["N", "N"])
     with pytest.raises(UserError, match=r"^a tree needs at least one word, and the sentence has none$"):
         delinearise(["(S", ")S"], [])

@@ -138,7 +138,7 @@ def test_the_embedded_treebank_is_clean():
 @pytest.mark.parametrize(
     "text, sentence",
     [
-        ("(S (NN a)))", "t:1: a closing bracket has no opening one before it; take it away, or add the opening one"),
+        ("(S (NN a)))", "t:1: a closing bracket has no opening bracket; delete it, or add the opening bracket"),
         (
             "(S (NN a))\n(S\n(NP (NN b))\n(S (NN c))",
             "t:2: the tree that begins here is not closed; 1 closing bracket is missing before the end",
@@ -149,26 +149,26 @@ def test_the_embedded_treebank_is_clean():
         ),
         (
             "(S (NN a))\nhello (S",
-            "t:2: 'hello' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
+            "t:2: 'hello' is outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
         ),
         (
             "( (S (NN a))\n( (S (NN b)))",
-            "t:2: a bracket inside another has no label; only the outermost may have none. "
-            "Give it one, or close the tree that begins in line 1",
+            "t:2: a bracket inside another has no label; only the outermost may have none. Add a label, or close the"
+            " tree that begins in line 1",
         ),
         ("(S\n() (NN a))", "t:2: the bracket () is empty; it needs a label, and brackets or one word after it"),
         ("(S (NP))", "t:1: the bracket (NP) is empty; it needs brackets or one word after its label"),
         (
             "(S (NN a))\n\n(NP\nthe dog)",
-            "t:3: 2 words, 'the' and 'dog', stand in one bracket (NP ...); "
-            "each word needs a bracket of its own with its tag, such as (NN dog)",
+            "t:3: 2 words, 'the' and 'dog', are in one bracket (NP ...); "
+            "each word needs its own bracket with its tag, such as (NN dog)",
         ),
         (
             "(VP will (VP (VB go)))",
-            "t:1: the word 'will' stands beside brackets inside (VP ...); "
-            "each word needs a bracket of its own with its tag, such as (NN dog)",
+            "t:1: the word 'will' is next to brackets inside (VP ...); "
+            "each word needs its own bracket with its tag, such as (NN dog)",
         ),
-        (" \n ", "t: there is no tree in it; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"),
+        (" \n ", "t contains no tree; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(text, sentence, tmp_path):
@@ -190,10 +190,11 @@ def test_files_that_are_missing_or_hold_no_trees(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(
         UserError,
-        match=r"empty: no .mrg, .tree, .trees, .ptb file in this folder or below; name the files that hold the trees$",
+        match=r"empty: no .mrg, .tree, .trees, .ptb file in this folder or below; name the files that contain the"
+        r" trees$",
     ):
         read_trees(tmp_path / "empty")
-    with pytest.raises(UserError, match=r"a.mrg: there is no tree in it; give bracketed trees"):
+    with pytest.raises(UserError, match=r"a.mrg contains no tree; give bracketed trees"):
         read_trees(write(tmp_path / "a.mrg", b"\xef\xbb\xbf"))
 
 
@@ -217,16 +218,14 @@ def test_a_label_that_cannot_stand_between_brackets_is_not_written(label):
         format_tree(Tree(label, [Tree("NN", word="a")]))
     assert (
         str(caught.value)
-        == f"the label {label!r} cannot be written in a bracketed tree; take brackets and white space out of it"
+        == f"the label {label!r} cannot be written in a bracketed tree; remove its brackets and white space"
     )
 
 
 def test_only_the_root_is_written_without_a_label():
     assert format_tree(Tree("", [Tree("NN", word="a")])) == "( (NN a))"
     for tree in (Tree("S", [Tree("", [Tree("NN", word="a")])]), Tree("", word="a")):
-        with pytest.raises(
-            UserError, match=r"^a node inside the tree has no label, and only the root may have none; give it one$"
-        ):
+        with pytest.raises(UserError, match=r"^a node inside the tree has no label; only the root may have none$"):
             format_tree(tree)
 
 
