@@ -1,5 +1,5 @@
-"""Attention: softmax(score(query, key)) value, over a sequence's own past or a memory. Scores and positions are parts
-that are passed in."""
+"""Attention over a sequence's own past or over a memory: softmax(score(query, key)) value. The score and the position
+encoding are passed in as modules."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,16 +37,16 @@ from clew.layers.sequence import SequenceLayer
 
 
 class Prepared(NamedTuple):
-    """A memory as attention reads it query by query: all that does not depend on the query is done."""
+    """A memory prepared for attention: everything that does not depend on the query."""
 
-    keys: Tensor  # (sentences, heads, places, width) as `Score.compare` takes them
+    keys: Tensor  # (sentences, heads, places, width) in the form of `Score.compare`
     values: Tensor  # (sentences, heads, places, dim)
-    bias: Tensor | None  # (sentences, 1, 1, places) 0 where real, -inf where padding; None where all are real
-    positions: Tensor | None  # (sentences, 1, places) -1 where padding; None unless the score asks
+    bias: Tensor | None  # (sentences, 1, 1, places) 0 where real, -inf where padding; None if all are real
+    positions: Tensor | None  # (sentences, 1, places) -1 where padding; None unless the score uses positions
 
 
 class Attention(nn.Module):
-    """context_i = sum_j w_ij v_j,  w_i = softmax_j(score(q_i, k_j) + position_ij),  over the keys that i may see."""
+    """context_i = sum_j w_ij v_j,  w_i = softmax_j(score(q_i, k_j) + position_ij),  over the keys that query i sees."""
 
     length_axes = (2,)
 
@@ -69,9 +69,10 @@ class Attention(nn.Module):
         key_index: Tensor,
         seen: Sight | Tensor | None = None,
     ) -> Tensor:
-        """query (batch, heads, query, width) at `places`; key and value at `key_index` (batch, key) may have fewer
-        heads, each shared by a group. `seen` is a Sight, or True where a query may look, broadcast to (batch, heads,
-        query, key). Indices count from the row's start: encodings look at their differences, inside one document."""
+        """Return the context of `query` (batch, heads, query, width) at `places`. `key` and `value` at `key_index`
+        (batch, key) may have fewer heads, each shared by a group of query heads. `seen` is a Sight, or a mask, True
+        where a query may attend, that broadcasts to (batch, heads, query, key). Indices count from the start of the
+        row; position encodings use only their differences within a document."""
         if isinstance(seen, Sight) and (in_blocks := self.in_blocks(query, key, value, seen)) is not None:
             return in_blocks
         position, bias = self.position, None
@@ -106,7 +107,7 @@ class Attention(nn.Module):
         return context
 
     def in_blocks(self, query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Tensor | None:
-        """The context by blocks of queries where that saves memory and no score is watched."""
+        """Compute the context in blocks of queries, if that saves memory and no tap records the scores; else None."""
         in_windows = None if self.leaves_window(query, key, value, seen) else choose("window_blocks", self)
         if in_windows is not None and (blocks := in_windows(query, key, value, seen)) is not None:
             context: Tensor = blocks.join(self.forward(*blocks.arguments()))
@@ -115,14 +116,14 @@ class Attention(nn.Module):
         batch, heads, queries, _ = query.shape
         if by_queries is None or not holds_too_much(query.device.type, batch, heads, queries, key.shape[2]):
             return None
-        # What the kernel can make itself, a mask or a linear bias, it cuts into blocks itself.
+        # The kernel itself works in blocks if it can compute the mask and the bias (only a linear one).
         if self.kernel is None or (position is not None and position.biases and position.linear_slopes is None):
             context = by_queries(self.forward, query, key, value, seen)
             return context
         return None
 
     def leaves_window(self, query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> bool:
-        """Whether a window is left to the kernel: on a GPU it has a form for one that is faster than blocks."""
+        """Whether the kernel applies the window: on a GPU it may have a windowed form, which is faster than blocks."""
         if seen.window is None or self.kernel is None or not query.is_cuda:
             return False
         slopes = None if self.position is None else self.position.linear_slopes
@@ -136,7 +137,7 @@ class Attention(nn.Module):
         return F.dropout(weights, self.dropout, self.training)
 
     def prepare(self, key: Tensor, value: Tensor, mask: Tensor | None) -> Prepared:
-        """Keys and values (sentences, heads, places, dim) of a memory, made ready for `read`."""
+        """Prepare the keys and values (sentences, heads, places, dim) of a memory for `read`."""
         real, bias, positions = seen_places(mask), None, None
         if real is not None:
             bias = torch.zeros_like(real, dtype=value.dtype).masked_fill(~real, float("-inf"))[:, None, None]
@@ -146,7 +147,8 @@ class Attention(nn.Module):
         return Prepared(self.score.prepare(key), value, bias, positions)
 
     def read(self, query: Tensor, memory: Prepared) -> Tensor:
-        """The context (sentences, heads, query, dim) of queries that see every real place of their sentence."""
+        """Return the context (sentences, heads, query, dim) of queries that attend to every real place of their
+        sentence."""
         return self.weigh(self.compare(query, memory)) @ memory.values
 
     def compare(self, query: Tensor, memory: Prepared) -> Tensor:
@@ -160,15 +162,14 @@ class SelfAttention(SequenceLayer):
         q, k, v = W_q x, W_k x, W_v x        head by head
         y = W_o [context_1; ...; context_h]
 
-    `num_kv_heads` below `num_heads` shares each key and value head by a group of queries (Ainslie et al. 2023).
-    `window` = r lets a position see its r nearest neighbours: r before it where causal, r on each side where not. Heads
-    that were cut away may have left groups of unequal size; `groups` then names the key and value head that each query
-    head reads.
+    If `num_kv_heads` is below `num_heads`, each key and value head serves a group of query heads (Ainslie et al. 2023).
+    With `window` = r a position sees its r nearest neighbours: the r before it if causal, else r on each side. Pruning
+    may leave groups of unequal size; `groups` then is the key and value head of each query head.
     """
 
     groups: Tensor | None
     num_pruned = 0
-    """Heads that were cut away."""
+    """Number of pruned heads."""
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class SelfAttention(SequenceLayer):
         if num_heads % num_kv_heads:
             raise UserError(f"num_heads ({num_heads}) must be divisible by num_kv_heads ({num_kv_heads})")
         if window is not None and window < 0:
-            raise UserError(f"window ({window}) must be at least 0: how many neighbours a position sees")
+            raise UserError(f"window ({window}) must be at least 0: the number of neighbours that a position sees")
         self.dim = dim
         self.causal = causal
         self.window = window
@@ -235,8 +236,8 @@ class SelfAttention(SequenceLayer):
         return self.join(context), past.cache
 
     def step_kernel(self, x: Tensor, mask: Tensor | None, state: State) -> Any:
-        """The kernel for one position over a buffer, where there is one: for a scaled dot product, with no bias but
-        ALiBi's."""
+        """Choose a kernel for one new position over a buffer: only for scaled dot products with no bias or with ALiBi;
+        else None."""
         if not isinstance(state, Buffer) or x.shape[1] != 1 or mask is not None:
             return None
         position = self.attention.position
@@ -246,8 +247,8 @@ class SelfAttention(SequenceLayer):
         return choose("decode_attention", self.attention) if supports_decode_attention(x, self.head_dim) else None
 
     def step(self, kernel: Any, x: Tensor, state: Buffer) -> Tensor:
-        """One new position of every row; its key and value are written into the buffer, and its clock goes on, in
-        place."""
+        """Compute one new position of every row; its key and value are written into the buffer, and the clock advances,
+        in place."""
         clock, position = state.clock, self.attention.position
         query, key, value = self.project(x, Places(clock.count[:, None], clock.start[:, None]))
         first = clock.start if self.window is None else torch.maximum(clock.start, clock.count - self.window)
@@ -271,7 +272,7 @@ class SelfAttention(SequenceLayer):
         return query, key, value
 
     def _apply(self, fn: Any, recurse: bool = True) -> "SelfAttention":
-        """Where `to`, `double` and the like move the weights apart, they are laid together again."""
+        """Join the projections again after `to`, `double` and the like, which move each weight separately."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.lay_together()
         return self
@@ -280,7 +281,7 @@ class SelfAttention(SequenceLayer):
         self.together = Together((self.query, self.key, self.value))
 
     def shared(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values as the query heads read them, where groups are of unequal size."""
+        """Repeat keys and values for the query heads if the groups are of unequal size."""
         return (key, value) if self.groups is None else (key[:, self.groups], value[:, self.groups])
 
     def join(self, context: Tensor) -> Tensor:
@@ -297,7 +298,7 @@ class SelfAttention(SequenceLayer):
 
 
 def seen_places(mask: Tensor | None) -> Tensor | None:
-    """The places of a memory that are looked at: the real ones; all where a sentence has none, or its softmax is
+    """The places of a memory to attend to: the real ones, or all if a sentence has none, since its softmax would be
     NaN."""
     real = real_positions(mask)
     return None if real is None else real | ~real.any(1, keepdim=True)

@@ -216,7 +216,9 @@ def test_mistakes_are_told_in_a_sentence():
         SelfAttention(10, 4)
     with pytest.raises(UserError, match=r"num_heads \(4\) must be divisible by num_kv_heads \(3\)"):
         SelfAttention(8, 4, num_kv_heads=3)
-    with pytest.raises(UserError, match=r"window \(-1\) must be at least 0: how many neighbours a position sees"):
+    with pytest.raises(
+        UserError, match=r"window \(-1\) must be at least 0: the number of neighbours that a position sees"
+    ):
         SelfAttention(8, 4, window=-1)
     with pytest.raises(UserError, match=r"dim \(10\) must be divisible by num_heads \(4\)"):
         CrossAttention(10, 4)

@@ -1,13 +1,14 @@
-"""What causal self-attention has read: the keys and values of the past, in one of three forms.
+"""Caches of causal self-attention: the keys and values of the past, in one of three forms.
 
-`Grown` is a longer tensor after each chunk: gradients flow and nothing is ever full. `Buffer` is allocated once and
-written in place: shapes and addresses are fixed, so that a step can be compiled or captured; the state given to a call
-is used up by it. `Ring` is a buffer for attention with a window, which writes over what no position will see again.
+`Grown` is a new, longer tensor after each chunk: gradients flow through it, and it has no capacity limit. `Buffer` is
+allocated once and written in place: shapes and addresses are fixed, so a step can be compiled or captured, but a call
+invalidates the state passed to it. `Ring` is a buffer for windowed attention, which overwrites keys that no later
+position can see.
 
-Beams that take each other's place (`core.state.reorder`) take the keys and values of a `Grown` or a `Ring` with them.
-Those of a `Buffer` stay where they were written, and a table says where. A row that has read n positions writes the
-next one into its own storage, which nobody reads there yet; the positions before it are never written again, so that
-any number of rows may share them.
+When beams are reordered (`core.state.reorder`), the keys and values of a `Grown` or a `Ring` are copied. Those of a
+`Buffer` stay in place, and a table maps each row to its slots. A row that has read n positions writes the next one into
+its own storage, where no other row reads that position yet; earlier positions are never written again, so any number of
+rows may share them.
 """
 
 from collections.abc import Callable
@@ -24,12 +25,12 @@ from clew.core.state import map_tree
 from clew.core.types import State
 
 RING_CHUNK = 64
-"""A windowed layer reads longer chunks in pieces of this many positions, so that its ring needs window + RING_CHUNK
+"""A windowed layer splits longer chunks into pieces of this many positions, so its ring needs only window + RING_CHUNK
 slots."""
 
 
 class Chunk(NamedTuple):
-    """Where a chunk's positions stand, the clock after it, its mask, and how far back its queries look (None: without
+    """The places of a chunk's positions, the clock after it, its mask, and the window of its queries (None: no
     limit)."""
 
     places: Places
@@ -43,9 +44,9 @@ class Chunk(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What a chunk's queries attend to: the keys and values (batch, heads, slots, head_dim) of the past and of the
-    chunk itself, where in its row each stands (batch, slots), which of them each query sees (None: all of them), and
-    the cache for the next chunk."""
+    """What a chunk's queries attend to: keys and values (batch, heads, slots, head_dim) of the past and of the chunk
+    itself, their positions in the row (batch, slots), which of them each query sees (None: all), and the cache for the
+    next chunk."""
 
     keys: Tensor
     values: Tensor
@@ -55,7 +56,7 @@ class Past(NamedTuple):
 
 
 def start_cache(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
-    """The first chunk of a row: causal attention over itself, and a cache that grows."""
+    """Read the first chunk of a row: causal attention over itself, and a cache that grows."""
     places = chunk.places
     index = places.index.expand(keys.shape[0], -1) if chunk.is_padded else None
     cache = Grown(keys, values, index, chunk.clock)
@@ -65,7 +66,8 @@ def start_cache(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
 
 
 def whole(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
-    """A sequence read at once: every position sees every real one of its document, within the window."""
+    """Read a whole sequence, not causally: every position sees the real positions of its document, within the
+    window."""
     places, documents = chunk.places, has_documents(chunk.mask)
     key_start = places.start if documents else None
     visible = Sight(
@@ -75,7 +77,8 @@ def whole(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
 
 
 class Grown(NamedTuple):
-    """`index` says where in its row each key stands, -1 on padding; None means key k stands at k in every row."""
+    """A cache that grows with each chunk. `index` is the position of each key in its row, -1 on padding; None means
+    that key k is at position k in every row."""
 
     keys: Tensor  # (batch, heads, slots, head_dim)
     values: Tensor
@@ -83,7 +86,8 @@ class Grown(NamedTuple):
     clock: Clock
 
     def extend(self, keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
-        # An exported program is made for a past of any length; an empty one must not become a case of its own.
+        # An exported program must work for a past of any length, so export must not trace an empty one as a special
+        # case.
         if not is_exporting() and bool(self.keys.shape[2] == 0):
             return start_cache(keys, values, chunk)
         index = None
@@ -118,11 +122,11 @@ class Grown(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """Key of position p in slot p + 1; slot 0 takes the writes of padding. What stands past a row's count is not looked
-    at.
+    """A cache of fixed capacity. The key of position p is in slot p + 1; padding is written to slot 0. Slots beyond a
+    row's count are ignored.
 
-    `places` says which key each slot of a row has, the slots of all rows counted through: row * (1 + capacity) + slot.
-    None means that every row has its own. A row writes into its own storage, and says so in `places`.
+    `places` maps the slots of a row to stored keys, numbered over all rows: row * (1 + capacity) + slot. None means
+    that every row reads its own storage. A row always writes into its own storage, and updates `places`.
     """
 
     keys: Tensor  # (batch, 1 + capacity, heads, head_dim)
@@ -145,7 +149,7 @@ class Buffer(NamedTuple):
         return Past(keys, values, index, visible, cache)
 
     def write(self, keys: Tensor, values: Tensor, chunk: Chunk) -> "Buffer":
-        """The same buffer with a chunk's keys and values (batch, heads, length, head_dim) in their slots."""
+        """Write a chunk's keys and values (batch, heads, length, head_dim) into their slots, in place."""
         check_capacity(chunk.clock, self.keys.shape[1] - 1)
         slot = chunk.places.index
         own = write_slots(self, keys, values, slot)
@@ -154,7 +158,7 @@ class Buffer(NamedTuple):
         return self._replace(clock=chunk.clock)
 
     def write_together(self, keys: Tensor, values: Tensor, position: int, clock: Clock) -> "Buffer":
-        """The same with the chunk at the same position of every row."""
+        """Write a chunk that is at the same position of every row, in place."""
         length = keys.shape[2]
         if position + length >= self.keys.shape[1]:
             check_capacity(clock, self.keys.shape[1] - 1)
@@ -180,14 +184,14 @@ class Buffer(NamedTuple):
         return self._replace(places=move(own_places(self.keys) if self.places is None else self.places))
 
     def selected(self, rows: Tensor) -> "Buffer":
-        keys, values, *others = self
-        index, clock, places = map_tree(lambda leaf: leaf.index_select(0, rows), others)
+        keys, values, *rest_of_state = self
+        index, clock, places = map_tree(lambda leaf: leaf.index_select(0, rows), rest_of_state)
         if places is None:
             return Buffer(keys.index_select(0, rows), values.index_select(0, rows), index, clock)
         return Buffer(keys, values, index, clock, places).gathered()
 
     def gathered(self) -> "Buffer":
-        """The same with each row's keys and values in its own storage."""
+        """Copy the keys and values of each row into its own storage."""
         if self.places is None:
             return self
         keys, values = (part.transpose(1, 2).contiguous() for part in self.read())
@@ -198,24 +202,24 @@ class Buffer(NamedTuple):
         return self.clock.count
 
     def rewind(self, lengths: Tensor) -> "Buffer":
-        # Where rows go back to different lengths, one would write what another still reads.
+        # With different lengths, one row would overwrite what another still reads.
         return self.gathered()._replace(clock=self.clock.rewind(lengths))
 
 
 class Ring(NamedTuple):
-    """Key of position p in slot 1 + p modulo the ring's size, which is the window and a chunk; slot 0 takes the writes
-    of padding."""
+    """A cache of the last positions. The key of position p is in slot 1 + p modulo the size, which is window +
+    RING_CHUNK; padding is written to slot 0."""
 
     keys: Tensor  # (batch, 1 + size, heads, head_dim)
     values: Tensor
-    index: Tensor  # type: ignore[assignment]  # (batch, 1 + size), -1 where nothing is
+    index: Tensor  # type: ignore[assignment]  # (batch, 1 + size), -1 in empty slots
     clock: Clock
 
     def extend(self, keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
         return read_slots(self.write(keys, values, chunk), chunk)
 
     def write(self, keys: Tensor, values: Tensor, chunk: Chunk) -> "Ring":
-        """The same ring with a chunk's keys and values (batch, heads, length, head_dim) over the oldest ones."""
+        """Write a chunk's keys and values (batch, heads, length, head_dim) over the oldest ones, in place."""
         index = chunk.places.index
         slot = torch.where(index < 0, -1, index % (self.keys.shape[1] - 1))
         own = write_slots(self, keys, values, slot)
@@ -239,12 +243,12 @@ class Ring(NamedTuple):
         return self._replace(keys=move(self.keys), values=move(self.values))
 
     def check_rewind(self, lengths: Tensor) -> None:
-        """Refuses to go back to where the ring has written over the window that was seen from there."""
+        """Refuse to rewind to a position whose window the ring has overwritten."""
         oldest = self.index.masked_fill(self.index < 0, torch.iinfo(torch.long).max).amin(1)
         window = self.keys.shape[1] - 1 - RING_CHUNK
         lost = (self.clock.count > 0) & (oldest > 0) & (oldest > lengths - window)
         if lost.device.type == "cuda":
-            torch._assert_async(~lost.any(), "a windowed attention cache no longer holds what it is rewound to")
+            torch._assert_async(~lost.any(), "a windowed attention cache has overwritten the position it is rewound to")
         elif bool(lost.any()):
             raise UserError(
                 f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would"
@@ -253,7 +257,7 @@ class Ring(NamedTuple):
 
 
 def own_places(keys: Tensor) -> Tensor:
-    """The table (batch, slots) of a buffer whose rows read their own storage."""
+    """Return the table (batch, slots) of a buffer whose rows read their own storage."""
     rows, slots = keys.shape[:2]
     return torch.arange(rows * slots, device=keys.device).view(rows, slots)
 
@@ -272,17 +276,17 @@ def new_ring(batch_size: int, num_heads: int, window: int, head_dim: int, clock:
 
 
 def read_slots(cache: Buffer | Ring, chunk: Chunk) -> Past:
-    """All slots of a cache, of which each query sees those of its document that are not ahead of it."""
+    """Return all slots of a cache; each query sees the positions of its document up to its own."""
     keys, values = cache.read()
     visible = Sight(chunk.places, cache.index, causal=True, window=chunk.window, documents=True, padded=chunk.is_padded)
     return Past(keys, values, cache.index, visible, cache)
 
 
 def write_slots(cache: Buffer | Ring, keys: Tensor, values: Tensor, slot: Tensor) -> Tensor:
-    """Writes keys and values into `slot` (batch, length), counted behind slot 0. The slots of all rows, the rows laid
-    end to end."""
+    """Write keys and values into `slot` (batch, length), where -1 is slot 0 of the cache. Return the slots numbered
+    over all rows."""
     rows, slots = cache.keys.shape[:2]
-    first = torch.arange(1, 1 + rows * slots, slots, device=keys.device)  # where position 0 of each row stands
+    first = torch.arange(1, 1 + rows * slots, slots, device=keys.device)  # the slot of position 0 of each row
     own = first[:, None] + slot  # (batch, length)
     flat = own.flatten()
     for buffer, new in ((cache.keys, keys), (cache.values, values)):
@@ -291,10 +295,11 @@ def write_slots(cache: Buffer | Ring, keys: Tensor, values: Tensor, slot: Tensor
 
 
 def common_place(clock: Clock, mask: Tensor | None, keys: Tensor) -> int | None:
-    """The position of a chunk's first key where every row stands at the same one, in its first document; else None.
+    """Return the position of a chunk's first key if it is the same in every row, and every row is in its first
+    document; else None.
 
-    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side, and no others have to be
-    read.
+    Only on the CPU, where reading the clock needs no synchronisation. The keys up to this position are then contiguous,
+    and no others are read.
     """
     if mask is not None or keys.device.type != "cpu" or torch.compiler.is_compiling():
         return None
@@ -310,7 +315,7 @@ def common_place(clock: Clock, mask: Tensor | None, keys: Tensor) -> int | None:
 
 
 def check_capacity(clock: Clock, capacity: int) -> None:
-    """Refuses to write past the end of a buffer; on a GPU without waiting for it."""
+    """Refuse to write past the end of a buffer; on a GPU the check is asynchronous."""
     if torch.compiler.is_compiling():
         return
     if clock.count.device.type == "cuda":
