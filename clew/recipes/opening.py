@@ -1,4 +1,4 @@
-"""Open the folder of a run: a new one, or that of a run to resume or to overwrite."""
+"""Open the folder of a run: of a new run, or of one to resume or overwrite."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,8 +43,8 @@ CHANGEABLE = (
 def open_new(
     config: Config, out: Path | None, *, overwrite: bool, again: bool, code: Path | None, report: Report
 ) -> tuple[RunFolder, Report]:
-    """The folder of a new run, chosen by the first process. The report mentions what differs from earlier runs of the
-    recipe."""
+    """Choose the folder of a new run, in the first process. The report mentions how the run differs from earlier runs
+    of the recipe."""
     check_training(config.training)
     notes: list[str] = []
     path = Path(from_first(lambda: str(new_folder(config, out, notes, overwrite, again))))
@@ -54,7 +54,7 @@ def open_new(
 def open_resumed(
     recipe: str, assignments: Sequence[str], config: Config, out: Path | None, code: Path | None
 ) -> tuple[RunFolder, Config]:
-    """The folder of the run to resume, and its config with the changed fields."""
+    """Return the folder of the run to resume, and its config with the changed fields."""
     path, config = resumed(recipe, assignments, config, out)
     check_code(path, code)
     check_training(config.training)
@@ -62,7 +62,7 @@ def open_resumed(
 
 
 def resumes(config: Config, out: Path | None, resume: bool, overwrite: bool) -> bool:
-    """Whether a run is resumed: because it is asked for, or because torchrun restarts its processes."""
+    """Whether to resume a run: `resume` is set, or torchrun has restarted its processes."""
     if overwrite and resume:
         raise UserError(
             f"{argument('resume', True)} continues a run and {argument('overwrite', True)} replaces it; leave one of"
@@ -78,7 +78,7 @@ def resumes(config: Config, out: Path | None, resume: bool, overwrite: bool) -> 
 
 
 def is_started(config: Config, out: Path | None) -> bool:
-    """Whether the processes that torchrun started before these had created the run."""
+    """Whether earlier processes of the same torchrun have created the run."""
     if out is not None:
         return is_run(out)
     configs = (config_there(folder) for folder in Path("runs").glob(f"{config.recipe}*") if is_run(folder))
@@ -86,7 +86,7 @@ def is_started(config: Config, out: Path | None) -> bool:
 
 
 class Announcing:
-    """A report that says its notes before the first thing that is said, which is after a run's data have been read."""
+    """A report that prints its notes before its first message, which comes after the data are read."""
 
     def __init__(self, report: Report, notes: list[str]):
         self.notes = notes
@@ -118,8 +118,7 @@ def new_folder(
     if is_run(out):
         raise UserError(
             f"{out} is a run already; resume it with {argument('resume', True)}, replace it with"
-            f" {argument('overwrite', True)}, or choose another"
-            " folder"
+            f" {argument('overwrite', True)}, or choose another folder"
         )
     if out.exists() and not is_abandoned(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists and is not an empty folder; choose another with {argument('out')}")
@@ -127,16 +126,16 @@ def new_folder(
 
 
 def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path | None) -> tuple[Path, Config]:
-    """The run to resume, and its config with the overrides that may change."""
+    """Return the run to resume, and its config with the overrides; raise UserError if they change fixed settings."""
     _, from_file = read_recipe(recipe)
     folder = out if out is not None else newest_run(config, exactly=bool(assignments or from_file))
     check_run(folder)
     check_files(folder)
     earlier = read_config(folder)
-    for made in ("pruned", "averaged"):
-        if any(made in record for record in summarise(folder).records):
+    for operation in ("pruned", "averaged"):
+        if any(operation in record for record in summarise(folder).records):
             raise UserError(
-                f"{folder} was {made} and has no checkpoint to resume from; train it as a new run,"
+                f"{folder} was {operation} and has no checkpoint to resume from; train it as a new run,"
                 f" transfer.from={folder}"
             )
     if earlier.recipe != config.recipe:
@@ -155,25 +154,25 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
     steps, done = config.training.steps, summarise(folder).step
     if config.training.epochs is None and steps < min(done, earlier.training.steps):
         raise UserError(
-            f"{folder} has done {done} steps already, and training.steps={steps} asks for fewer; ask for at least as"
-            " many"
+            f"{folder} has done {done} steps already, so training.steps={steps} is too small; set it to {done} or more"
         )
     return folder, config
 
 
 def fixed_differences(earlier: Config, config: Config) -> list[str]:
-    """The differences of two configs that a resumed run may not have."""
+    """Return the differences between two configs that a resumed run may not have."""
     return [line for line in differences(earlier, config) if not line.startswith(CHANGEABLE)]
 
 
 def has_settings(config: Config, run: Config) -> bool:
-    """Whether a run has these settings, in today's meaning or in that of an earlier version."""
+    """Whether a run has these settings, with their current meaning or that of an earlier version."""
     before = resolve(as_before(config.model_dump(mode="json")))
     return not fixed_differences(run, config) or not fixed_differences(run, before)
 
 
 def newest_run(config: Config, exactly: bool) -> Path:
-    """The newest run of the recipe below runs/; `exactly`: the newest with these settings, a run of a grid included."""
+    """Find the newest run of the recipe below runs/; with `exactly`, the newest with these settings, including runs of
+    grids."""
     newest, number, folder = None, 1, Path("runs") / config.recipe
     while folder.exists():
         run = config_there(folder) if is_run(folder) else None

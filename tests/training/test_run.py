@@ -402,7 +402,7 @@ def test_a_run_is_not_resumed_for_fewer_steps_than_it_has_done(tmp_path: Path) -
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
     before = Path("run/config.json").read_text()
     with pytest.raises(
-        UserError, match="run has done 4 steps already, and training.steps=2 asks for fewer; ask for at least as many"
+        UserError, match="run has done 4 steps already, so training.steps=2 is too small; set it to 4 or more"
     ):
         run_recipe("text-lstm", ["training.steps=2"], out=Path("run"), resume=True)
     assert Path("run/config.json").read_text() == before
