@@ -6,7 +6,7 @@ GUID = bytes.fromhex("000000001000800000aa00389b71")
 
 
 def chunk(id: bytes, body: bytes, size: int | None = None, padded: bool = True) -> bytes:
-    """`size` is what it claims, where that is not what it has."""
+    """A RIFF chunk; `size` overrides the size in its header."""
     return (
         id
         + struct.pack("<I", len(body) if size is None else size)

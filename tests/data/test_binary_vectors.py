@@ -1,5 +1,5 @@
-"""word2vec's binary files, as the authors' program and gensim write them, read as the text files of the same vectors
-are."""
+"""word2vec's binary files, as written by the authors' program and gensim, are read like text files of the same
+vectors."""
 
 import gzip
 from pathlib import Path
@@ -18,7 +18,7 @@ VALUES = np.random.default_rng(1).normal(size=(5, 7)).astype("<f4")
 
 
 def binary(words: list[str], values: np.ndarray, end: bytes = b"") -> bytes:
-    """gensim writes nothing behind a vector, the authors' program a newline."""
+    """A file in the binary format; the authors' program writes a newline after each vector, gensim does not."""
     rows = b"".join(
         word.encode() + b" " + row.astype("<f4").tobytes() + end for word, row in zip(words, values, strict=True)
     )
@@ -27,13 +27,13 @@ def binary(words: list[str], values: np.ndarray, end: bytes = b"") -> bytes:
 
 @pytest.mark.parametrize("end", [b"", b"\n"], ids=["gensim", "word2vec"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_binary_file_has_the_vectors_that_were_written(end: bytes, packed: bool, tmp_path: Path) -> None:
+def test_a_binary_file_is_read_with_its_vectors(end: bytes, packed: bool, tmp_path: Path) -> None:
     content = binary(WORDS, VALUES, end)
     path = write(tmp_path / "a.bin", gzip.compress(content) if packed else content)
     assert (first_words(path, 3), vector_width(path)) == (WORDS[:3], 7)
-    found = read_vectors(path, ["猫", "ZÜRICH", "the", "none"])
-    assert np.array_equal(found.values[[0, 2]], VALUES[[2, 0]]) and found.found.tolist() == [True, False, True, False]
-    assert (found.num_in_file, found.num_told) == (5, 5)
+    result = read_vectors(path, ["猫", "ZÜRICH", "the", "none"])
+    assert np.array_equal(result.values[[0, 2]], VALUES[[2, 0]]) and result.found.tolist() == [True, False, True, False]
+    assert (result.num_in_file, result.num_told) == (5, 5)
     vectors = load_word_vectors(path)
     assert list(vectors.words.words) == WORDS
     assert np.array_equal(vectors.vectors.numpy(), VALUES)
@@ -46,20 +46,20 @@ def test_a_binary_file_has_the_vectors_that_were_written(end: bytes, packed: boo
         max_size=9,
     )
 )
-def test_whatever_bytes_the_numbers_have_they_are_read(numbers: list[float]) -> None:
+def test_numbers_of_any_bytes_are_read(numbers: list[float]) -> None:
     values = np.array([numbers, [1.0] * len(numbers)], dtype="<f4")
     with written("a.bin", binary(["b", "a"], values)) as path:
         assert np.array_equal(read_vectors(path, ["a", "b"]).values, values[::-1])
 
 
-def test_a_file_that_is_cut_off_tells_how_many_it_had(tmp_path: Path) -> None:
+def test_a_truncated_file_is_reported_with_its_number_of_vectors(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bin", binary(WORDS, VALUES)[:-9])
-    found = read_vectors(path, WORDS)
-    assert (found.num_in_file, found.num_told) == (4, 5)
-    assert "its end is missing" in found.describe()
+    vectors = read_vectors(path, WORDS)
+    assert (vectors.num_in_file, vectors.num_told) == (4, 5)
+    assert "its end is missing" in vectors.describe()
 
 
-def test_what_is_no_vector_is_refused(tmp_path: Path) -> None:
+def test_invalid_vectors_are_rejected(tmp_path: Path) -> None:
     broken = VALUES.copy()
     broken[1, 3] = np.inf
     path = write(tmp_path / "a.bin", binary(WORDS, broken))
@@ -80,6 +80,6 @@ def test_what_is_no_vector_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_text_file_stays_one(tmp_path: Path) -> None:
+def test_a_text_file_is_not_read_as_binary(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "2 3\na 1 2e-3 3\nb 1.0 -2 4\n")
     assert first_words(path, 9) == ["a", "b"]

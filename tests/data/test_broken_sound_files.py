@@ -1,4 +1,4 @@
-"""Sound files that are cut short, damaged, empty, enormous or something else: a sentence each, with the file's name."""
+"""Sound files that are truncated, damaged, empty, enormous or not sound: one sentence each, with the file's name."""
 
 import gzip
 import io
@@ -54,7 +54,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     ),
     "no-samples.aiff": (encoded("AIFF", length=0), "the sound has no samples"),
     "no-samples.ogg": (encoded("OGG", length=0), "the sound has no samples"),
-    # cut short
+    # truncated
     "r.wav": (WHOLE[:1], f"{NO_SOUND} b'R'"),
     "riff.wav": (WHOLE[:4], "this is not a WAV file, which begins with RIFF, a size and WAVE; it begins with b'RIFF'"),
     "riff-size.wav": (WHOLE[:8], "this is not a WAV file"),
@@ -97,7 +97,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "cut.mp3": (MP3[: len(MP3) // 2], "its header says 6,000 frames, but it has "),
     "head.mp3": (b"ID3\x04\0\0\0\0\0\0", "cannot be read as MP3: "),
     "cut.aiff": (encoded("AIFF")[:20], "cannot be read as AIFF: "),
-    # a header that cannot be
+    # impossible headers
     "not-wave.wav": (riff(form(), PCM, kind=b"AVI "), "this is not a WAV file"),
     "only-zeros.wav": (
         b"RIFF\0\0\0\0WAVE" + bytes(100_000),
@@ -167,11 +167,11 @@ BROKEN: dict[str, tuple[bytes, str]] = {
         FLAC[:21] + bytes([FLAC[21] & 0xF0]) + bytes(4) + FLAC[26:],
         "its header does not contain its length",
     ),
-    # samples that are none
+    # missing or invalid samples
     "nan.wav": (floats(0.5, float("nan"), 0.5), "sample 1 is not a finite number; save the file again with"),
     "infinite.wav": (floats(0.5, 0.1, float("-inf")), "sample 2 is not a finite number"),
     "too-large.wav": (floats(1e300, 0.0, kind="d"), "sample 0 is not a finite number"),
-    # something else
+    # other kinds of files
     "text.wav": (b"three one four\n", f"{NO_SOUND} b'three one four\\n'"),
     "page.wav": (b"<!DOCTYPE html><html>404 not found</html>", f"{NO_SOUND} b'<!DOCTYPE html><'"),
     "pointer.wav": (b"version https://git-lfs.github.com/spec/v1\n", f"{NO_SOUND} b'version https://'"),
@@ -199,19 +199,19 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 def test_a_broken_file_is_refused_in_a_sentence_with_its_name(name: str, tmp_path: Path) -> None:
     content, sentence = BROKEN[name]
     path = write(tmp_path / name, content)
-    told = refusal(lambda: read_sound(path))
-    assert told.startswith(f"{path}: ") and sentence in told and "\n" not in told and len(told) < 400
+    message = refusal(lambda: read_sound(path))
+    assert message.startswith(f"{path}: ") and sentence in message and "\n" not in message and len(message) < 400
     try:
         assert sound_length(path).frames > 0, "only its samples are broken"
     except UserError as error:
         assert str(error).startswith(f"{path}: ")
 
 
-def test_there_are_sixty_of_them() -> None:
+def test_there_are_sixty_broken_files() -> None:
     assert len(BROKEN) >= 60
 
 
-def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+def test_paths_that_are_not_files_are_rejected_without_waiting(tmp_path: Path) -> None:
     (tmp_path / "folder.wav").mkdir()
     assert refusal(lambda: read_sound(tmp_path / "folder.wav")).startswith(
         f"{tmp_path / 'folder.wav'}: this is a folder; name a file in it"
@@ -229,10 +229,10 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None
         ("missing.wav", f"no such file: {tmp_path / 'missing.wav'}; "),
         ("loop.wav", f"{tmp_path / 'loop.wav'}"),
     ):
-        for read in (read_sound, sound_length):
+        for reader in (read_sound, sound_length):
             done: list[str] = []
             thread = threading.Thread(
-                target=lambda read=read, name=name, done=done: done.append(refusal(lambda: read(tmp_path / name)))
+                target=lambda reader=reader, name=name, done=done: done.append(refusal(lambda: reader(tmp_path / name)))
             )
             thread.start()
             thread.join(10)
@@ -245,14 +245,14 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read anything")
-def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "closed.wav", WHOLE)
     path.chmod(0)
     assert refusal(lambda: read_sound(path)) == f"{path}: cannot be read: Permission denied"
 
 
 @pytest.mark.parametrize("format", ["WAV", "WAVEX", "FLAC", "AIFF"])
-def test_a_damaged_byte_gives_sound_or_a_sentence(format: str, tmp_path: Path) -> None:
+def test_damaged_bytes_give_sound_or_a_sentence_with_the_file_name(format: str, tmp_path: Path) -> None:
     whole, draw = encoded(format, length=500), random.Random(format)
     for _ in range(80):
         content = bytearray(whole)

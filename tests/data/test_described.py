@@ -1,4 +1,4 @@
-"""Pictures with paragraphs: from JSON lines, from Python, and drawn, with the boxes of what they speak of."""
+"""Pictures with paragraphs: from JSON lines, from Python and drawn, with the boxes of the things they mention."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_a_line_has_a_picture_and_a_list_of_sentences(tmp_path):
     assert example.picture == PictureRef(str(tmp_path / "a.png"))
 
 
-def test_boxes_and_phrases_stand_beside_them_and_are_written_again(tmp_path):
+def test_boxes_and_phrases_are_read_and_written_back(tmp_path):
     (example,) = read_described(written(tmp_path, boxes=[[0, 1, 4, 5], [2, 2, 8, 8.0]], phrases=["left", "right"]))
     assert example.picture == Regions(
         PictureRef(str(tmp_path / "a.png")), ((0, 1, 4, 5), (2, 2, 8, 8))
@@ -43,13 +43,13 @@ def test_boxes_and_phrases_stand_beside_them_and_are_written_again(tmp_path):
     )
     assert DESCRIBED.rows is not None
     (row,) = DESCRIBED.rows([example], Notes())
-    again = tmp_path / "again.jsonl"
-    again.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    assert [each._replace(id="") for each in read_described(again)] == [example._replace(id="")]
+    copy = tmp_path / "again.jsonl"
+    copy.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert [each._replace(id="") for each in read_described(copy)] == [example._replace(id="")]
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "sentence"),
     [
         ({"sentences": "one"}, r"the field for data.sentences must be a list with at least one text"),
         ({"boxes": [[1, 2, 3]]}, r"expected \[left, top, right, bottom\] in pixels, found \[1, 2, 3\]"),
@@ -61,18 +61,18 @@ def test_boxes_and_phrases_stand_beside_them_and_are_written_again(tmp_path):
         ({"image": "b.png"}, r"there is no picture 'b.png' in"),
     ],
 )
-def test_a_line_that_cannot_be_used_is_refused_with_its_place(tmp_path, line, told):
-    with pytest.raises(UserError, match=told) as error:
+def test_an_unusable_line_is_rejected_with_its_place(tmp_path, line, sentence):
+    with pytest.raises(UserError, match=sentence) as error:
         list(read_described(written(tmp_path, **line)))
     assert "mine.jsonl:1" in str(error.value)
 
 
-def test_other_corpora_are_refused_by_name():
+def test_unknown_corpora_are_rejected_by_name():
     with pytest.raises(UserError, match="unknown corpus of pictures with paragraphs 'coco'; known: scenes"):
         DESCRIBED.read(DescribedData(corpus="coco"), 1)
 
 
-def test_paragraphs_from_left_to_right_speak_of_things_in_that_order():
+def test_paragraphs_from_left_to_right_mention_things_in_that_order():
     for scene in scenes(60, 1, "train", side=48):
         example = described_scene(scene, "across")
         named = [(noun.size, noun.colour, noun.shape) for noun in nouns(example.target)]
@@ -81,12 +81,12 @@ def test_paragraphs_from_left_to_right_speak_of_things_in_that_order():
         assert paragraph(scene).text == described_scene(scene).target
 
 
-def test_a_region_is_the_pixels_of_its_box_and_its_place():
+def test_a_region_has_the_pixels_and_position_of_its_box():
     (scene,) = scenes(1, 4, "train", side=48, fewest=3, most=3)
     reader, example = RegionsReader(side=48), described_scene(scene)
     assert isinstance(example.picture, Regions)
-    found = reader.read(example.picture)
-    assert reader.measured(example.picture).length == 3 and np.allclose(found, reader.read(scene))
+    pixels = reader.read(example.picture)
+    assert reader.measured(example.picture).length == 3 and np.allclose(pixels, reader.read(scene))
     whole = reader.read(Regions(scene, ((0, 0, 48, 48),)))[0]
     assert np.allclose(whole[:-4].reshape(48, 48, 3), scene.pixels() / 127.5 - 1) and whole[-4:].tolist() == [
         0,
@@ -96,16 +96,16 @@ def test_a_region_is_the_pixels_of_its_box_and_its_place():
     ]
     left, top, right, bottom = example.picture.boxes[1]
     place = [(left + right) / 48 - 1, (top + bottom) / 48 - 1, (right - left) / 24 - 1, (bottom - top) / 24 - 1]
-    assert np.allclose(found[1, -4:], place)
+    assert np.allclose(pixels[1, -4:], place)
 
 
-def test_every_box_of_a_scene_is_a_picture_with_a_phrase_where_regions_are_captioned():
+def test_with_captioned_regions_every_box_is_a_picture_with_a_phrase():
     data = CaptionedData(corpus="scenes", size=20, side=48, regions=True)
     examples = CAPTIONED.read(data, 1)["train"]
-    drawn = scenes(18, 1, "train", side=48)
-    assert len(examples) == sum(len(scene.things) for scene in drawn)
+    expected = scenes(18, 1, "train", side=48)
+    assert len(examples) == sum(len(scene.things) for scene in expected)
     crop = examples[0].picture
     assert isinstance(crop, Crop) and np.array_equal(
-        crop.pixels(), drawn[0].pixels()[crop.box[1] : crop.box[3], crop.box[0] : crop.box[2]]
+        crop.pixels(), expected[0].pixels()[crop.box[1] : crop.box[3], crop.box[0] : crop.box[2]]
     )
-    assert examples[0].captions == (described_scene(drawn[0]).phrases[0],)
+    assert examples[0].captions == (described_scene(expected[0]).phrases[0],)

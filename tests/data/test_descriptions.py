@@ -10,7 +10,7 @@ from tests.data.formats.test_conllu_files import row
 from tests.data.written import refusal, write
 
 
-def test_a_table_is_described_as_it_was_read(tmp_path):
+def test_a_table_is_described_by_columns_and_examples(tmp_path):
     path = write(
         tmp_path / "reviews.csv",
         'text,label\n"a good\nfilm",good\nbad,bad\n\nbad,bad\n,good\n"so" it,bad\none,two,three\nfine,good\n',
@@ -45,7 +45,7 @@ def test_a_table_is_described_as_it_was_read(tmp_path):
     )
 
 
-def test_lengths_are_those_of_the_definition(tmp_path):
+def test_lengths_follow_the_definition(tmp_path):
     path = write(tmp_path / "a.txt", "".join("w " * n + "\n" for n in range(1, 101)))
     (column,) = describe(path).columns
     assert dataclasses.astuple(column.words) == (50.5, 50, 95, 100)
@@ -67,7 +67,7 @@ def test_parallel_text_has_a_ratio_of_lengths():
     assert "words of the second text for each word of the first: mean 1.0" in repr(description)
 
 
-def test_tags_are_counted_a_word_each(tmp_path):
+def test_tags_are_counted_once_per_word(tmp_path):
     path = write(tmp_path / "a.conll", "a DT\nb NN\nc NN\n\nd NN\n")
     description = describe(path)
     assert description.num_records == 2
@@ -93,13 +93,13 @@ def test_tags_are_counted_a_word_each(tmp_path):
     assert description.faults == (f"{path}:6: expected 10 tab-separated columns, found 2",)
 
 
-def test_words_are_no_labels_though_they_come_again(tmp_path):
+def test_repeated_words_are_not_labels(tmp_path):
     description = describe(write(tmp_path / "a.conll", "1 Ada NNP _\n2 ran VBD _\n\n" * 4))
     assert [column.labels is None for column in description.columns] == [False, True, False, False]
     assert "column 4: all _" in repr(description) and "4: _" not in repr(description).replace("column 4: all _", "")
 
 
-def test_comments_that_are_labels_are_told_and_heads_in_a_circle_are_bad(tmp_path):
+def test_label_comments_are_listed_and_cyclic_heads_are_faults(tmp_path):
     sentences = [
         f"# sent_id = {n}\n# s_type = {'decl' if n % 2 else 'frag'}\n"
         + row(1, "a", "DET", "2", "det")
@@ -116,7 +116,7 @@ def test_comments_that_are_labels_are_told_and_heads_in_a_circle_are_bad(tmp_pat
     assert [use.settings for use in comment_uses(description)] == [{"data.label": "s_type", "data.faults": "skip"}]
 
 
-def test_json_fields_are_columns_though_not_every_record_has_them(tmp_path):
+def test_json_fields_missing_in_some_records_are_columns(tmp_path):
     objects = [{"text": "a b", "meta": {"stars": n % 2}, "words": ["x", "y"]} for n in range(6)] + [{"text": None}]
     path = write(tmp_path / "a.jsonl", "".join(json.dumps(value) + "\n" for value in objects))
     columns = {column.name: column for column in describe(path).columns}
@@ -126,7 +126,7 @@ def test_json_fields_are_columns_though_not_every_record_has_them(tmp_path):
     assert columns["words"].words.max == 2
 
 
-def test_a_file_that_cannot_be_read_to_its_end_is_described_so_far(tmp_path):
+def test_a_partly_readable_file_is_described_up_to_the_error(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\na,b\n"c,d\n')
     description = describe(path)
     assert description.num_records == 1
@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_described_so_far(tmp_path):
     assert f"not read to the end: {description.stopped}" in repr(description)
 
 
-def test_a_file_of_which_nothing_can_be_read_is_refused(tmp_path):
+def test_a_completely_unreadable_file_is_rejected(tmp_path):
     path = write(tmp_path / "a.csv", "")
     assert refusal(lambda: describe(path)) == f"{path}: the file is empty; give one with text in it"
     path = write(tmp_path / "a.mrg", "(S (NP a)")
@@ -152,7 +152,7 @@ def test_a_file_of_which_nothing_can_be_read_is_refused(tmp_path):
     assert refusal(lambda: describe(tmp_path / "b.csv")).startswith(f"no such file: {tmp_path / 'b.csv'}; ")
 
 
-def test_trees_are_described_as_parsers_learn_them(tmp_path):
+def test_trees_are_described_as_parsers_read_them(tmp_path):
     path = write(tmp_path / "a.mrg", "( (S (NP-SBJ (PRP It)) (VP (VBZ rains))))\n(S (-NONE- *))\n(NP (NN Rain))\n")
     description = describe(path)
     columns = {column.name: column for column in description.columns}
@@ -162,7 +162,7 @@ def test_trees_are_described_as_parsers_learn_them(tmp_path):
     assert description.examples[1][0] == f"{path}:tree 3"
 
 
-def test_trees_with_a_class_at_every_node_stay_as_they_are(tmp_path):
+def test_trees_with_a_class_at_every_node_are_not_simplified(tmp_path):
     path = write(tmp_path / "a.txt", "(3 (2 It) (4 (2 is) (4 lovely)))\n(1 (2 It) (2 was))\n")
     description = describe(path)
     assert [column.name for column in description.columns] == ["words", "label", "tree"]
@@ -188,6 +188,6 @@ def test_a_description_is_plain_data(tmp_path):
 
 def test_long_values_and_many_labels_are_shortened(tmp_path):
     path = write(tmp_path / "a.tsv", "".join(f"label{n % 20}\t{'word ' * 50}{n}\n" for n in range(60)))
-    shown = repr(describe(path))
-    assert "label12 3 (5.0%), label13 3 (5.0%)" in shown and " and 8 more" in shown
-    assert max(len(line) for line in shown.splitlines() if line.startswith("  2: ")) == 105
+    text = repr(describe(path))
+    assert "label12 3 (5.0%), label13 3 (5.0%)" in text and " and 8 more" in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("  2: ")) == 105

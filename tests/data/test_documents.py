@@ -25,22 +25,22 @@ from clew.data.notes import Notes
 from clew.text.train import train_wordpiece
 
 
-def documents_of(found: Documents) -> list[list[str]]:
+def documents_of(source: Documents) -> list[list[str]]:
     documents: list[list[str]] = []
-    for text, opens in found.lines():
+    for text, opens in source.lines():
         if opens:
             documents.append([])
         documents[-1].append(text)
     return documents
 
 
-def test_blank_lines_part_documents_and_a_line_is_a_sentence(tmp_path: Path) -> None:
+def test_blank_lines_separate_documents_and_each_line_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("\n\n One. Two. \r\nThree.\n \n\nFour.\n\n", encoding="utf-8")
     assert documents_of(documents_at(path, Notes())) == [["One. Two.", "Three."], ["Four."]]
 
 
-def test_a_long_line_is_cut_where_sentences_end() -> None:
+def test_a_long_line_is_cut_between_sentences() -> None:
     line = "It cost 3.50 pounds at St. james' shop. “Who?” he asked... then left. Ja! 終わり。はい。 " + "word " * LONG
     assert split_sentences(line)[:4] == [
         "It cost 3.50 pounds at St. james' shop.",
@@ -61,9 +61,9 @@ def test_a_folder_has_text_and_json_lines_zipped_or_not(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
     (tmp_path / "picture.png").write_bytes(b"\0")
     notes = Notes()
-    found = documents_at(tmp_path, notes)
-    assert documents_of(found) == [["One.", "Two."], ["Three."], ["zipped"]]
-    assert documents_of(found) == documents_of(found)
+    documents = documents_at(tmp_path, notes)
+    assert documents_of(documents) == [["One.", "Two."], ["Three."], ["zipped"]]
+    assert documents_of(documents) == documents_of(documents)
     assert notes.report() == [
         f"skipped 1 x empty line (first: {tmp_path / 'a.jsonl'}:2)"
     ]  # once, however often it is read
@@ -85,7 +85,7 @@ def test_a_folder_has_text_and_json_lines_zipped_or_not(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_object_without_a_text_is_told(tmp_path: Path, content: dict, expected: str) -> None:
+def test_an_object_without_text_is_reported(tmp_path: Path, content: dict, expected: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(content) + "\n" + '{"text": "Two.", "body": {"en": "Three."}}\n')
     with pytest.raises(UserError, match="a.jsonl:1") as error:
@@ -96,7 +96,7 @@ def test_an_object_without_a_text_is_told(tmp_path: Path, content: dict, expecte
     assert documents_of(documents_at(path, Notes(faults="skip"), "body.en")) == [["Three."]]
 
 
-def test_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_and_unsuitable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file: .*nothing; the folder"):
         documents_at(tmp_path / "nothing", Notes())
     with pytest.raises(UserError, match="data.format=csv: documents are plain text"):
@@ -107,7 +107,7 @@ def test_what_is_not_there_is_told(tmp_path: Path) -> None:
         documents_at(tmp_path, Notes())
 
 
-def test_corpora_are_documents_too() -> None:
+def test_corpora_can_be_read_as_documents() -> None:
     speeches = documents_of(corpus_documents("tinyshakespeare")["train"])
     assert speeches[1] == ["All:", "Speak, speak."] and len(speeches) == 7222
     pairs = corpus_documents("tatoeba-sample", "de")
@@ -116,7 +116,7 @@ def test_corpora_are_documents_too() -> None:
     assert len(documents_of(corpus_documents("ewt-sample")["valid"])[0]) > 50
 
 
-def test_parts_are_cut_off_the_end_between_sentences() -> None:
+def test_parts_are_held_out_from_the_end_between_sentences() -> None:
     lines = [
         Line(text, opens) for text, opens in (("aaaa", True), ("bb", False), ("cc", True), ("d", False), ("e", False))
     ]
@@ -134,12 +134,12 @@ def test_parts_are_cut_off_the_end_between_sentences() -> None:
         hold_out(whole, {"valid": 0.05, "test": 0.25})
 
 
-def test_files_for_valid_need_one_for_training() -> None:
+def test_validation_files_require_a_training_file() -> None:
     with pytest.raises(UserError, match="data.valid and data.test need data.train; give that too, or leave them out"):
         find_documents(DocumentsData(corpus="ewt-sample", valid="valid.txt"), Notes())
 
 
-def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
+def test_documents_are_encoded_once_with_their_boundaries(tmp_path: Path) -> None:
     text = [
         "the cat sat",
         "the dog ran far",
@@ -152,22 +152,22 @@ def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
     source = Documents("it", lambda: plain_lines(text))
     tokenizer = train_wordpiece(text)
     done = []
-    found = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
+    encoded = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
     sentences = [tokenizer.encode(line) for line in text if line.strip("\u200b")]
-    assert found.tokens.tolist() == [token for ids in sentences for token in ids]
-    assert np.diff(found.sentences).tolist() == [len(ids) for ids in sentences] and found.documents.tolist() == [
+    assert encoded.tokens.tolist() == [token for ids in sentences for token in ids]
+    assert np.diff(encoded.sentences).tolist() == [len(ids) for ids in sentences] and encoded.documents.tolist() == [
         0,
         2,
         3,
     ]
     assert done == [(measure_documents(source).num_characters,) * 2]
-    again = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
-    assert len(done) == 1 and again.tokens.tolist() == found.tokens.tolist()
-    starts = found.sentences.tolist()
+    cached = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
+    assert len(done) == 1 and cached.tokens.tolist() == encoded.tokens.tolist()
+    starts = encoded.sentences.tolist()
     next(tmp_path.glob("*.sentences")).write_bytes(b"12345678")
     assert encode_documents(source, tokenizer, tmp_path).sentences.tolist() == starts
-    other = encode_documents(Documents("it", lambda: plain_lines(["", *text[:2], *text[4:]])), tokenizer, tmp_path)
-    assert other.documents.tolist() == [0, 3]  # the same sentences in one document are other documents
+    joined = encode_documents(Documents("it", lambda: plain_lines(["", *text[:2], *text[4:]])), tokenizer, tmp_path)
+    assert joined.documents.tolist() == [0, 3]  # the same sentences in one document are other documents
     with pytest.raises(UserError, match="it has no tokens, only 1 characters"):
         encode_documents(Documents("it", lambda: plain_lines(["\u200b"])), tokenizer, tmp_path)
 
@@ -177,25 +177,25 @@ def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.data.files.measures.LARGE", 1)
 
 
-def written(path: Path, text: str, changed: int = 10**18) -> Path:
-    """A file that was changed long ago, at a nanosecond."""
+def dated_file(path: Path, text: str, changed: int = 10**18) -> Path:
+    """Write a file with a modification time long ago, in nanoseconds."""
     path.write_text(text, encoding="utf-8")
     os.utime(path, ns=(changed, changed))
     return path
 
 
 @pytest.mark.usefixtures("all_large")
-def test_a_large_file_is_measured_again_when_its_size_or_its_nanosecond_is_another(tmp_path: Path) -> None:
-    documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
+def test_a_large_file_is_measured_again_when_its_size_or_time_changes(tmp_path: Path) -> None:
+    documents, cache = documents_at(dated_file(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
     first = cached_extent(documents, cache, measure_documents)
-    written(tmp_path / "a.txt", "two one\n")
+    dated_file(tmp_path / "a.txt", "two one\n")
     assert (
         cached_extent(documents, cache, measure_documents) == first != measure_documents(documents)
-    )  # nothing tells it from what it was
+    )  # same size and time: the change cannot be seen
     for text, changed in (("two one\n", 10**18 + 1), ("two one one\n", 10**18)):
-        written(tmp_path / "a.txt", text, changed)
+        dated_file(tmp_path / "a.txt", text, changed)
         assert cached_extent(documents, cache, measure_documents) == measure_documents(documents) != first
-    parts = hold_out(documents_at(written(tmp_path / "b.txt", "a\nb\nc\nd\n"), Notes()), {"valid": 0.5}, cache)
+    parts = hold_out(documents_at(dated_file(tmp_path / "b.txt", "a\nb\nc\nd\n"), Notes()), {"valid": 0.5}, cache)
     assert len({cached_extent(part, cache, measure_documents) for part in (*parts.values(), documents)}) == 3
     assert [cached_extent(part, cache, measure_documents) for part in parts.values()] == [
         measure_documents(part) for part in parts.values()
@@ -203,8 +203,8 @@ def test_a_large_file_is_measured_again_when_its_size_or_its_nanosecond_is_anoth
 
 
 @pytest.mark.usefixtures("all_large")
-def test_what_is_passed_over_is_told_each_time(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl", '{"text": "One."}\n{"body": "Two."}\n')
+def test_skipped_records_are_reported_each_time(tmp_path: Path) -> None:
+    path = dated_file(tmp_path / "a.jsonl", '{"text": "One."}\n{"body": "Two."}\n')
     for _ in range(2):
         notes = Notes(faults="skip")
         cached_extent(documents_at(path, notes), tmp_path / "cache", measure_documents)
@@ -218,19 +218,17 @@ def test_what_is_passed_over_is_told_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("all_large")
-def test_documents_that_are_not_what_was_remembered_are_told_and_then_encoded(tmp_path: Path) -> None:
-    documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
+def test_changed_documents_are_reported_and_then_encoded(tmp_path: Path) -> None:
+    documents, cache = documents_at(dated_file(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
     cached_extent(documents, cache, measure_documents)
-    written(tmp_path / "a.txt", "two one\n")
+    dated_file(tmp_path / "a.txt", "two one\n")
     tokenizer = train_wordpiece(["one two"])
     with pytest.raises(UserError, match="it changed while it was read; make sure that no other program writes to it"):
         encode_documents(documents, tokenizer, cache)
     assert encode_documents(documents, tokenizer, cache).tokens.tolist() == tokenizer.encode("two one")
 
 
-def test_an_encoding_that_is_large_is_hashed_when_it_was_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_encoding_is_hashed_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.data.caching.encoded_documents.HASHED", 0)
     documents, tokenizer = Documents("it", lambda: plain_lines(["one two"])), train_wordpiece(["one two"])
     expected = encode_documents(documents, tokenizer, tmp_path).tokens.tolist()

@@ -1,4 +1,4 @@
-"""The embedded corpora are as they were published: results of recipes are held against them."""
+"""The embedded corpora never change, because results of recipes are compared on them."""
 
 import hashlib
 from pathlib import Path
@@ -11,12 +11,12 @@ LINES = (Path(__file__).parent / "embedded.sha256").read_text(encoding="utf-8").
 
 def test_no_file_of_an_embedded_corpus_has_changed() -> None:
     recorded = {name: digest for digest, name in (line.split("  ./") for line in LINES)}
-    there = {
+    digests = {
         path.relative_to(EMBEDDED).as_posix(): path
         for path in EMBEDDED.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert set(there) == set(recorded)
+    assert set(digests) == set(recorded)
     assert [
-        name for name, path in there.items() if hashlib.sha256(path.read_bytes()).hexdigest() != recorded[name]
+        name for name, path in digests.items() if hashlib.sha256(path.read_bytes()).hexdigest() != recorded[name]
     ] == []

@@ -38,12 +38,12 @@ def test_parts_are_disjoint_complete_and_do_not_depend_on_the_order(keys, fracti
             split_examples(shuffled, **options)
         assert len(set(keys)) <= sum(fraction > 0 for fraction in fractions) or stratified, str(error)
         return
-    again = split_examples(shuffled, **options)
+    resplit = split_examples(shuffled, **options)
     assert sorted(example.id for part in parts.values() for example in part) == sorted(
         example.id for example in examples
     )
     assert {name: {e.id for e in part} for name, part in parts.items()} == {
-        name: {e.id for e in part} for name, part in again.items()
+        name: {e.id for e in part} for name, part in resplit.items()
     }
     sides = {}
     for name, part in parts.items():
@@ -56,13 +56,13 @@ def test_parts_are_disjoint_complete_and_do_not_depend_on_the_order(keys, fracti
 
 
 @pytest.mark.parametrize("same", [1, 3, 10])
-def test_parts_have_their_sizes_but_for_half_a_key(same):
+def test_part_sizes_are_exact_within_half_a_key(same):
     parts = split_examples(texts_of(3000, same), valid_fraction=0.1, test_fraction=0.05)
     assert abs(len(parts["test"]) - 150) <= same / 2
     assert abs(len(parts["valid"]) - 300) <= same / 2
 
 
-def test_every_label_has_its_share_in_every_part():
+def test_every_label_has_its_fraction_in_every_part():
     labels = ["common"] * 800 + ["rare"] * 150 + ["tiny"] * 20 + ["once"]
     examples = [Labelled(f"text {number}", (label,)) for number, label in enumerate(labels)]
     parts = split_examples(examples, valid_fraction=0.1, test_fraction=0.2, stratify=lambda example: example.label)
@@ -74,27 +74,27 @@ def test_every_label_has_its_share_in_every_part():
     assert abs(len(parts["valid"]) - 97) <= 1 and abs(len(parts["test"]) - 194) <= 1
 
 
-def test_shares_of_many_small_labels_add_up():
+def test_parts_have_the_right_size_with_many_rare_labels():
     examples = [Labelled(f"text {number}", (str(number % 100),)) for number in range(400)]
     parts = split_examples(examples, valid_fraction=0.1, stratify=lambda example: example.label)
     assert len(parts["valid"]) == 40
     assert {example.label for example in parts["train"]} == {str(number) for number in range(100)}
 
 
-def test_a_text_with_several_labels_stays_on_one_side():
+def test_a_text_with_several_labels_stays_in_one_part():
     examples = [Labelled(f"text {number % 50}", (("a", "b")[number % 3 == 0],)) for number in range(300)]
     parts = split_examples(examples, valid_fraction=0.2, stratify=lambda example: example.label)
     assert not {e.text for e in parts["train"]} & {e.text for e in parts["valid"]}
 
 
-def test_a_key_larger_than_a_part_is_trained_on():
+def test_a_key_larger_than_a_part_is_used_for_training():
     for seed in range(20):
         examples = [*texts_of(100), *[Text("n/a")] * 60]
         parts = split_examples(examples, seed=seed, valid_fraction=0.1, test_fraction=0.1)
         assert {name: len(part) for name, part in parts.items()} == {"train": 128, "valid": 16, "test": 16}
 
 
-def test_every_part_gets_a_key_though_all_have_more_than_it_should():
+def test_every_part_gets_a_key_even_if_all_keys_are_too_large():
     examples = [Text(text) for text in "aabccdd"]
     parts = split_examples(examples, valid_fraction=0.1, test_fraction=0.1)
     assert all(len({example.text for example in parts[name]}) == 1 for name in ("valid", "test"))
@@ -105,18 +105,18 @@ def test_another_seed_gives_another_split_and_the_same_seed_the_same():
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_few_examples_change_sides_when_some_are_added():
+def test_adding_examples_moves_few_others_between_parts():
     before = {e.text for e in split_examples(texts_of(1000), valid_fraction=0.1)["valid"]}
     after = {e.text for e in split_examples(texts_of(1010), valid_fraction=0.1)["valid"]}
     assert len(before - after) <= 3
 
 
-def test_white_space_does_not_make_another_text():
+def test_texts_differing_only_in_white_space_are_the_same():
     assert hash_keys(["a  b\n"], 1) == hash_keys([" a b"], 1)
     assert hash_keys(["ab"], 1) != hash_keys(["a b"], 1)
 
 
-def test_a_hash_is_that_of_the_seed_and_the_text():
+def test_the_hash_is_of_seed_and_text():
     key = blake2b(b"7", digest_size=32).digest()
     expected = [blake2b(text.encode(), digest_size=8, key=key).digest() for text in ("the cat", "die Katze \U0001f408")]
     assert hash_keys(["the cat", "die Katze \U0001f408"], 7).tolist() == [
@@ -124,7 +124,7 @@ def test_a_hash_is_that_of_the_seed_and_the_text():
     ]
 
 
-def test_given_parts_stay_as_they_are():
+def test_given_parts_are_unchanged():
     train, valid = texts_of(100), texts_of(7)
     parts = split_examples(train, valid, test_fraction=0.1)
     assert parts["valid"] is valid
@@ -133,7 +133,7 @@ def test_given_parts_stay_as_they_are():
     assert split_examples(train, valid)["train"] is train
 
 
-def test_pairs_are_split_by_their_source_unless_told_otherwise():
+def test_pairs_are_split_by_their_source_by_default():
     pairs = [Pair(f"s{number // 4}", f"t{number % 40}") for number in range(200)]
     by_source = split_examples(pairs)
     assert not {p.source for p in by_source["train"]} & {p.source for p in by_source["valid"]}

@@ -1,4 +1,4 @@
-"""Files as the libraries themselves write them: each is read right, or named with a command that then works."""
+"""Files written by other libraries: each is read correctly, or rejected with a conversion command that works."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def examples(path: Path) -> list[tuple[str, str]]:
 
 
 def run_command(sentence: str) -> Path:
-    """Runs the command that a sentence ends with; its last word is what it writes."""
+    """Run the command at the end of a sentence; its last word is the file that it writes."""
     words = shlex.split(sentence.partition("convert it: ")[2])
     assert words[0] == "python"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -99,14 +99,14 @@ def run_command(sentence: str) -> Path:
 
 def check(path: Path) -> None:
     try:
-        found = examples(path)
+        examples_read = examples(path)
     except UserError as error:
-        found = examples(run_command(str(error)))
-    assert found == sorted(zip(TEXTS, LABELS, strict=True))
+        examples_read = examples(run_command(str(error)))
+    assert examples_read == sorted(zip(TEXTS, LABELS, strict=True))
 
 
 @pytest.mark.parametrize("kind", PANDAS)
-def test_what_pandas_writes_is_read_or_converted(kind: str, tmp_path: Path) -> None:
+def test_files_of_pandas_are_read_or_converted(kind: str, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     path = tmp_path / ("data.xlsx" if kind.startswith("excel") else "data.x")
     PANDAS[kind](pandas.DataFrame(COLUMNS), path)
@@ -114,7 +114,7 @@ def test_what_pandas_writes_is_read_or_converted(kind: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", POLARS)
-def test_what_polars_writes_is_read(kind: str, tmp_path: Path) -> None:
+def test_files_of_polars_are_read(kind: str, tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     path = tmp_path / "data.x"
     POLARS[kind](polars.DataFrame(COLUMNS), path)
@@ -122,7 +122,7 @@ def test_what_polars_writes_is_read(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", DATASETS)
-def test_what_datasets_writes_is_read(kind: str, tmp_path: Path) -> None:
+def test_files_of_datasets_are_read(kind: str, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     path = tmp_path / "data"
     DATASETS[kind](datasets.Dataset.from_dict(COLUMNS), path)

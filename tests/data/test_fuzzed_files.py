@@ -1,4 +1,4 @@
-"""Whatever bytes a file holds, reading it gives examples or a sentence with the file's name."""
+"""Reading a file of any bytes gives examples or a sentence with the file's name."""
 
 import gzip
 import tempfile
@@ -99,10 +99,10 @@ READERS = [
 def test_any_bytes_give_examples_or_a_sentence_with_the_file(content, name, format, faults, zipped):
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder) / name, gzip.compress(content) if zipped else content)
-        for read in READERS:
+        for reader in READERS:
             examples = []
             try:
-                for example in read(path, format=format, notes=Notes(faults=faults)):
+                for example in reader(path, format=format, notes=Notes(faults=faults)):
                     examples.append(example)
             except UserError as error:
                 assert name in str(error) or "CoNLL" in str(error)

@@ -1,5 +1,5 @@
-"""Examples as a config names them: files of every kind, drawn ones, dialogues; and in which part each comes to
-stand."""
+"""Examples as a config names them, from files of every kind, synthetic ones and dialogues, and the part that each is
+in."""
 
 import json
 from pathlib import Path
@@ -37,14 +37,14 @@ def write(name: str, text: str) -> str:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "BOM"])
-def test_parallel_files_are_read_whatever_ends_their_lines(end: str, mark: str) -> None:
+def test_parallel_files_are_read_with_any_line_ends(end: str, mark: str) -> None:
     source = write("train.de", mark + "".join(source + end for source, _ in PAIRS))
     target = write("train.en", "".join(target + end for _, target in PAIRS))
     assert pairs_of(read(train=[source, target])) == sorted(PAIRS)
     assert pairs_of(read(train="train", source="de", target="en")) == sorted(PAIRS)
 
 
-def test_tables_give_the_columns_that_are_named() -> None:
+def test_tables_give_the_named_columns() -> None:
     rows = [{"id": str(number), "out": target, "in": source} for number, (source, target) in enumerate(PAIRS)]
     write("pairs.tsv", "id\tout\tin\n" + "".join("\t".join(row.values()) + "\n" for row in rows))
     write("pairs.csv", "id,out,in\n" + "".join(",".join(f'"{value}"' for value in row.values()) + "\n" for row in rows))
@@ -56,7 +56,7 @@ def test_tables_give_the_columns_that_are_named() -> None:
     assert pairs_of(read(train="plain.tsv", source=2, target=1)) == sorted((target, source) for source, target in PAIRS)
 
 
-def test_one_file_is_split_by_the_seed_and_what_is_the_same_stays_together() -> None:
+def test_one_file_is_split_by_seed_with_duplicates_together() -> None:
     write("pairs.tsv", "".join(f"text {n % 40}\tanswer {n}\n" for n in range(120)))
     data = {"train": "pairs.tsv", "valid_fraction": 0.2, "test_fraction": 0.1}
     parts = read(**data)
@@ -67,7 +67,7 @@ def test_one_file_is_split_by_the_seed_and_what_is_the_same_stays_together() -> 
     assert parts != pairs.PAIRS.read(PairsData(**data), 2)
 
 
-def test_given_parts_stay_as_they_are() -> None:
+def test_given_parts_are_unchanged() -> None:
     for name in ("train", "valid", "test"):
         write(f"{name}.tsv", "".join(f"{source}\t{name}\n" for source, _ in PAIRS))
     parts = read(train="train.tsv", valid="valid.tsv", test="test.tsv")
@@ -75,7 +75,7 @@ def test_given_parts_stay_as_they_are() -> None:
     assert parts["valid"][1] == Pair("c", "valid", "valid.tsv:2")
 
 
-def test_faulty_records_are_left_out_where_that_is_asked_for() -> None:
+def test_faulty_records_are_skipped_on_request() -> None:
     write("train.de", "a\n\nc\nd\n\n")
     write("train.en", "A\nB\n\nD\n\n")
     with pytest.raises(
@@ -92,7 +92,7 @@ def test_faulty_records_are_left_out_where_that_is_asked_for() -> None:
     ]
 
 
-def test_files_of_unequal_length_are_refused_even_then() -> None:
+def test_files_of_unequal_length_are_rejected_even_with_skipped_faults() -> None:
     write("train.de", "a\nb\nc\n")
     write("train.en", "A\nB\n")
     for faults in ("refuse", "skip"):
@@ -100,7 +100,7 @@ def test_files_of_unequal_length_are_refused_even_then() -> None:
             read(train=["train.de", "train.en"], faults=faults)
 
 
-def test_drawn_examples_are_the_same_for_the_same_seed() -> None:
+def test_synthetic_examples_are_determined_by_the_seed() -> None:
     data: dict[str, Any] = {"corpus": "reverse", "size": 50, "shortest": 2, "longest": 4}
     parts = read(**data)
     assert sum(map(len, parts.values())) == 50
@@ -109,7 +109,7 @@ def test_drawn_examples_are_the_same_for_the_same_seed() -> None:
     assert parts == read(**data) and parts != pairs.PAIRS.read(PairsData(**data), 2)
 
 
-def test_a_file_a_language_gives_every_direction_and_a_line_is_on_one_side_in_all() -> None:
+def test_a_line_is_in_the_same_part_in_every_translation_direction() -> None:
     for language in ("de", "en", "fr"):
         write(f"train.{language}", "".join(f"{language} {number}\n" for number in range(20)))
     parts = read(train="train", directions=["de-en", "en-fr", "fr-de"], valid_fraction=0.25)
@@ -126,7 +126,7 @@ def test_a_file_a_language_gives_every_direction_and_a_line_is_on_one_side_in_al
 DIALOGUES = "hello\nhi\nhow are you ?\nfine\n\n\nbye\ngood bye\n"
 
 
-def test_a_reply_is_written_after_the_turns_before_it() -> None:
+def test_a_reply_follows_the_previous_turns() -> None:
     write("talk.txt", DIALOGUES)
     write("other.txt", "x\ny\n")
     parts = read(train="talk.txt", valid="other.txt", turns=2)
@@ -144,13 +144,13 @@ def test_a_reply_is_written_after_the_turns_before_it() -> None:
     ]
 
 
-def test_a_file_of_dialogues_is_read_whole_to_be_evaluated_on() -> None:
+def test_an_evaluation_file_of_dialogues_is_read_completely() -> None:
     write("talk.txt", DIALOGUES)
-    found = list(pairs.PAIRS.read_files(["talk.txt"], PairsData(train="other.txt", turns=2), Notes()))
-    assert [pair.target for pair in found] == ["hi", "how are you ?", "fine", "good bye"]
+    examples = list(pairs.PAIRS.read_files(["talk.txt"], PairsData(train="other.txt", turns=2), Notes()))
+    assert [pair.target for pair in examples] == ["hi", "how are you ?", "fine", "good bye"]
 
 
-def test_a_dialogue_is_on_one_side_alone() -> None:
+def test_a_dialogue_stays_in_one_part() -> None:
     write("talk.txt", "".join(f"question {n}\nanswer {n}\nthanks {n}\nwelcome {n}\n\n" for n in range(20)))
     parts = read(train="talk.txt", turns=1, valid_fraction=0.25)
     numbers = [{pair.target.split()[1] for pair in part} for part in parts.values()]
@@ -211,7 +211,7 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
         ({"train": "lines.txt"}, r"lines.txt: this is .* \(lines\), which holds no pairs"),
     ],
 )
-def test_what_cannot_be_read_is_refused(data: dict[str, Any], message: str) -> None:
+def test_unreadable_data_are_rejected(data: dict[str, Any], message: str) -> None:
     write("one.tsv", "a\tb\n")
     write("none.tsv", "")
     write("lines.txt", "just a line\nand another\n")
@@ -220,7 +220,7 @@ def test_what_cannot_be_read_is_refused(data: dict[str, Any], message: str) -> N
         read(**data)
 
 
-def test_a_part_whose_labels_are_all_left_out_is_refused() -> None:
+def test_a_part_with_all_labels_left_out_is_rejected() -> None:
     write("train.csv", "text,label\na,good\nb,bad\n")
     write("valid.csv", "text,label\na,none\n")
     data = LabelledData(train="train.csv", valid="valid.csv", label_map={"none": None})
@@ -228,7 +228,7 @@ def test_a_part_whose_labels_are_all_left_out_is_refused() -> None:
         labelled.LABELLED.read(data, 1)
 
 
-def test_a_file_is_split_by_its_labels_where_these_come_again() -> None:
+def test_a_file_is_stratified_by_labels_that_repeat() -> None:
     write(
         "classes.csv", "text,label\n" + "".join(f"text {n},{'rare' if n % 10 == 0 else 'common'}\n" for n in range(40))
     )

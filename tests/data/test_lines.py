@@ -28,23 +28,23 @@ def test_lines_do_not_depend_on_how_they_end(tmp_path, end, mark, last):
         max_size=5,
     )
 )
-def test_a_zipped_file_reads_like_the_file(lines):
+def test_a_zipped_file_is_read_like_the_file(lines):
     content = "".join(f"{line}\n" for line in lines)
     with written("a.txt", content) as plain, written("b.txt.gz", gzip.compress(content.encode(), mtime=0)) as zipped:
         assert list(read_lines(plain)) == list(read_lines(zipped)) == [lines[0].removeprefix("\ufeff"), *lines[1:]]
 
 
-def test_lines_are_read_as_they_are_asked_for(tmp_path):
+def test_lines_are_read_lazily(tmp_path):
     lines = read_lines(write(tmp_path / "a.txt", b"first\n" + b"x" * 100_000 + b"\n\xff"))
     assert next(lines) == "first"
 
 
-def test_a_line_of_ten_thousand_words_is_a_line(tmp_path):
+def test_a_line_of_ten_thousand_words_is_read(tmp_path):
     line = " ".join(f"word{i}" for i in range(10_000))
     assert list(read_lines(write(tmp_path / "a.txt", line + "\nend\n"))) == [line, "end"]
 
 
-def test_a_nul_is_told_with_its_line(tmp_path):
+def test_a_nul_byte_is_reported_with_its_line(tmp_path):
     path = write(tmp_path / "a.tsv", b"one\ntwo\0\n")
     assert refusal(lambda: read_lines(path)) == (
         f"{path}:2: there is a NUL character, so this is not plain text, or it is damaged; repair it, or give another"
@@ -53,7 +53,7 @@ def test_a_nul_is_told_with_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_a_byte_that_spoils_utf8_is_told_with_its_line(tmp_path, end):
+def test_a_byte_that_is_not_utf8_is_reported_with_its_line(tmp_path, end):
     path = write(tmp_path / "a.txt", "öne".encode() + end + b"two" + end + b"thr\xe9e" + end)
     assert refusal(lambda: read_lines(path)) == (
         f"{path}: byte 0xe9 at offset {10 + 2 * len(end)} (line 3) is not UTF-8; set "
@@ -79,7 +79,7 @@ def test_a_broken_zip_is_refused(tmp_path):
         assert sentence.endswith("); it is damaged, so copy it again")
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_paths_that_are_not_files_are_rejected(tmp_path):
     write(tmp_path / "train.tsv", "a")
     assert refusal(lambda: read_lines(tmp_path / "trian.tsv")) == (
         f"no such file: {tmp_path / 'trian.tsv'}; near it there is {tmp_path / 'train.tsv'}"
@@ -91,7 +91,7 @@ def test_what_is_no_file_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+def test_a_pipe_is_rejected_without_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert refusal(lambda: read_lines(tmp_path / "pipe")) == (
         f"{tmp_path / 'pipe'}: this is a pipe or a device; save its output to a file, and give that file"
@@ -99,7 +99,7 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 
 
 def bomb(path: Path, line: bytes, size: int) -> Path:
-    """A small gzip file that becomes a large one."""
+    """A small gzip file that unpacks to a large one."""
     with gzip.GzipFile(path, "wb", mtime=0) as file:
         for _ in range(size // len(line)):
             file.write(line)
@@ -107,7 +107,7 @@ def bomb(path: Path, line: bytes, size: int) -> Path:
 
 
 @pytest.mark.parametrize("line", [b" 0" * 2**19, b"the same line again\n" * 2**15], ids=["one line", "many lines"])
-def test_a_small_gzip_file_that_becomes_a_large_one_is_refused(tmp_path: Path, line: bytes) -> None:
+def test_a_small_gzip_file_that_unpacks_to_a_large_one_is_rejected(tmp_path: Path, line: bytes) -> None:
     path = bomb(tmp_path / "bomb.txt.gz", line, 2**27)
     assert path.stat().st_size < 2**19
     with pytest.raises(
@@ -118,8 +118,8 @@ def test_a_small_gzip_file_that_becomes_a_large_one_is_refused(tmp_path: Path, l
 
 
 @pytest.mark.slow
-def test_a_gzip_file_of_a_text_is_read_whole_however_large_it_becomes(tmp_path: Path) -> None:
-    """Above the size that any file may have, so that the ratio counts."""
+def test_a_gzip_file_of_a_text_is_read_completely_at_any_size(tmp_path: Path) -> None:
+    """Above the size that is always allowed, so that the ratio is checked."""
     lines = [f"{number * number % 9973} {number}" for number in range(2**20)]
     path = tmp_path / "text.txt.gz"
     path.write_bytes(gzip.compress(("\n".join(lines * 6)).encode(), 1))
@@ -127,7 +127,7 @@ def test_a_gzip_file_of_a_text_is_read_whole_however_large_it_becomes(tmp_path: 
     assert sum(1 for _ in read_lines(path)) == 6 * 2**20
 
 
-def test_a_line_may_be_bounded(tmp_path: Path) -> None:
+def test_the_length_of_a_line_can_be_limited(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("ab\nabcdef\n", encoding="utf-8")
     assert list(read_lines(tmp_path / "long.txt", 7)) == ["ab", "abcdef"]
     with pytest.raises(UserError, match=r"long.txt:2: this line has more than 5 characters"):

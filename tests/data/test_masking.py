@@ -15,7 +15,7 @@ def masking(continues_word: np.ndarray | None = None, **shares: float) -> Maskin
 
 
 def rows_of(rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """[CLS] at the front, [SEP] behind, and what is not real at the end of every other row."""
+    """Rows that begin with [CLS] and end with [SEP], with padding at the end of every other row."""
     tokens = np.random.default_rng(0).integers(SPECIALS, WORDS, (rows, length))
     tokens[:, 0], tokens[:, -1] = 2, 3
     real = np.ones((rows, length), dtype=bool)
@@ -24,14 +24,14 @@ def rows_of(rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def originals(tokens: np.ndarray, hidden: Hidden) -> np.ndarray:
-    """The tokens as they were, put together from what is read and what is to be guessed."""
-    found = hidden.tokens.copy()
-    for row, places, targets in zip(found, hidden.places, hidden.targets, strict=True):
+    """The original tokens, restored from the masked tokens and the targets."""
+    restored = hidden.tokens.copy()
+    for row, places, targets in zip(restored, hidden.places, hidden.targets, strict=True):
         row[places[targets != IGNORED]] = targets[targets != IGNORED]
-    return found
+    return restored
 
 
-def test_the_shares_are_as_published() -> None:
+def test_the_fractions_of_masked_kept_and_random_tokens_are_as_published() -> None:
     tokens, real = rows_of(2000, 100)
     hidden = masking().hide(tokens, real, 1, 0, np.arange(2000))
     assert np.array_equal(originals(tokens, hidden), tokens)
@@ -46,20 +46,20 @@ def test_the_shares_are_as_published() -> None:
     count = len(read)
     assert masked == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / count))
     assert same == pytest.approx(0.1, abs=4 * np.sqrt(0.09 / count))
-    drawn = read[(read != MASK) & (read != targets)]
-    assert drawn.min() >= SPECIALS and len(set(drawn.tolist())) > 0.9 * WORDS  # 2,600 draws of 995 tokens
-    where = np.bincount(places[rows % 2 == 1], minlength=100)[1:99]
-    assert where.min() > 0.6 * where.mean() and where.max() < 1.4 * where.mean()
+    replaced = read[(read != MASK) & (read != targets)]
+    assert replaced.min() >= SPECIALS and len(set(replaced.tolist())) > 0.9 * WORDS  # 2,600 draws from 995 tokens
+    counts = np.bincount(places[rows % 2 == 1], minlength=100)[1:99]
+    assert counts.min() > 0.6 * counts.mean() and counts.max() < 1.4 * counts.mean()
 
 
-def test_one_token_at_least_is_chosen_and_no_special_one() -> None:
+def test_at_least_one_token_is_chosen_and_never_a_special_one() -> None:
     tokens, real = np.array([[2, 7, 3, 0], [2, 1, 3, 0]]), np.array([[True, True, True, False]] * 2)
     hidden = masking().hide(tokens, real, 1, 0, np.arange(2))
     assert hidden.places.tolist() == [[1], [0]] and hidden.targets.tolist() == [[7], [IGNORED]]
     assert hidden.tokens[1].tolist() == tokens[1].tolist()
 
 
-def test_a_mask_is_of_its_example_seed_and_epoch_whatever_stands_beside_it() -> None:
+def test_a_mask_depends_on_example_seed_and_epoch_but_not_the_batch() -> None:
     tokens, real = rows_of(6, 40)
 
     def masked(rows: list[int], length: int = 40, seed: int = 1, epoch: int = 0) -> list[list[int]]:
@@ -68,7 +68,7 @@ def test_a_mask_is_of_its_example_seed_and_epoch_whatever_stands_beside_it() -> 
 
     whole = masked([0, 1, 2, 3, 4, 5])
     assert masked([4, 1]) == [whole[4], whole[1]]
-    assert [row[:35] for row in whole[:1]] == masked([0], 35)  # its 30 real tokens, with less behind them
+    assert [row[:35] for row in whole[:1]] == masked([0], 35)  # its 30 real tokens, with less padding after them
     assert len({str(masked([1], seed=seed, epoch=epoch)) for seed in (0, 1, 2**70) for epoch in (0, 1, 2**63)}) == 9
     same = masking().hide(tokens[[1, 1]], real[[1, 1]], 1, 0, np.array([7, 8])).tokens
     assert same[0].tolist() != same[1].tolist()
@@ -90,21 +90,23 @@ def test_whole_words_are_chosen_together() -> None:
     long = masking(np.ones(WORDS, dtype=bool)).hide(
         np.array([[2, 7, 8, 9, 3]]), np.ones((1, 5), dtype=bool), 1, 0, np.zeros(1)
     )
-    assert sorted(long.places[0].tolist()) == [1, 2, 3]  # the only word there is, though it is more than its share
+    assert sorted(long.places[0].tolist()) == [1, 2, 3]  # the only word, although it exceeds the fraction
 
 
-def test_a_tokenizer_tells_specials_and_words() -> None:
+def test_masking_knows_the_tokenizers_special_tokens_and_word_parts() -> None:
     tokenizer = framed_as_bert(train_wordpiece(["unhappy unhappily happily"], size=40))
-    found = masking_of(tokenizer, 0.15, 0.8, 0.1, whole=True)
-    assert [tokenizer.tokens[i] for i in np.flatnonzero(~found.is_ordinary)] == [
+    token_masking = masking_of(tokenizer, 0.15, 0.8, 0.1, whole=True)
+    assert [tokenizer.tokens[i] for i in np.flatnonzero(~token_masking.is_ordinary)] == [
         "[PAD]",
         "[UNK]",
         "[CLS]",
         "[SEP]",
         "[MASK]",
     ]
-    assert found.continues_word is not None
-    assert {token[:2] == "##" for token, on in zip(tokenizer.tokens, found.continues_word, strict=True) if on} == {True}
+    assert token_masking.continues_word is not None
+    assert {
+        token[:2] == "##" for token, on in zip(tokenizer.tokens, token_masking.continues_word, strict=True) if on
+    } == {True}
     bytes_ = train_bpe(["one two"], size=300, specials=["<mask>"])
     continues_word = masking_of(bytes_, 0.15, 0.8, 0.1, whole=True).continues_word
     assert continues_word is not None and not continues_word[bytes_.id("Ġ")] and continues_word[bytes_.id("o")]

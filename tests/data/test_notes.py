@@ -4,13 +4,13 @@ from clew.core.errors import UserError
 from clew.data.notes import Notes
 
 
-def test_a_fault_is_refused_with_its_place_and_remedy():
+def test_a_fault_is_rejected_with_its_place_and_remedy():
     with pytest.raises(UserError) as caught:
         Notes().fault("bad JSON", "a.jsonl:3", "this is not JSON")
     assert str(caught.value) == "a.jsonl:3: this is not JSON; fix it, or skip such records with data.faults=skip"
 
 
-def test_what_is_skipped_is_counted_by_reason_with_the_first_place():
+def test_skipped_records_are_counted_by_reason_with_the_first_place():
     notes = Notes(faults="skip")
     notes.skip("empty line", "a:2")
     for line in range(4, 13):
@@ -22,7 +22,7 @@ def test_what_is_skipped_is_counted_by_reason_with_the_first_place():
     assert notes.sentences == [f"a:{line}: this is not JSON" for line in range(4, 9)]
 
 
-def test_nothing_skipped_says_nothing():
+def test_nothing_is_reported_when_nothing_was_skipped():
     assert str(Notes()) == ""
 
 

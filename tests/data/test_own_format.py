@@ -1,4 +1,4 @@
-"""A format is one value and one line in FORMATS: readers, descriptions and uses know it from there."""
+"""A format is one value and one line in FORMATS; readers, descriptions and guessed uses then support it."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -47,22 +47,22 @@ def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     FORMATS.update(before)
 
 
-def test_a_format_of_ones_own_is_told_read_described_and_used(bars: Path) -> None:
+def test_a_user_format_is_detected_read_described_and_used(bars: Path) -> None:
     assert detect_format(bars) == "bars"
-    other = bars.with_suffix(".txt")
-    other.write_bytes(bars.read_bytes())
-    assert detect_format(other) == "bars"
+    renamed = bars.with_suffix(".txt")
+    renamed.write_bytes(bars.read_bytes())
+    assert detect_format(renamed) == "bars"
     assert next(read_labelled(bars)) == Labelled("a good film 0", ("+",), id=f"{bars}:2")
     assert next(read_pairs(bars, source="text", target="label")) == Pair("a good film 0", "+", f"{bars}:2")
-    found = describe(bars)
-    assert str(found).startswith(f"{bars}: values between bars, 40 records") or repr(found).startswith(
+    description = describe(bars)
+    assert str(description).startswith(f"{bars}: values between bars, 40 records") or repr(description).startswith(
         f"{bars}: values between bars, 40"
     )
-    use = guess_use(found)
+    use = guess_use(description)
     assert use is not None and (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
 
 
-def test_every_format_says_what_it_is_and_how_it_is_described() -> None:
+def test_every_format_has_a_name_and_a_description() -> None:
     assert len({format.about for format in FORMATS.values()}) == len(FORMATS)
     assert [name for name, format in FORMATS.items() if format.fits is None and not format.kinds] == [
         "lines",

@@ -33,13 +33,13 @@ def real(batch, field):
     return values.flatten().tolist() if batch.mask is None else values[batch.mask].tolist()
 
 
-def targets(made):
-    return Counter(token for batch in made for token in real(batch, "targets"))
+def targets(of):
+    return Counter(token for batch in of for token in real(batch, "targets"))
 
 
-def check_batches(made, batch_size, length):
-    """What every batch of every plan must be."""
-    for batch in made:
+def check_batches(of, batch_size, length):
+    """Check what holds for every batch of every plan."""
+    for batch in of:
         assert batch.tokens.dtype == batch.targets.dtype == torch.int64
         assert batch.tokens.shape == batch.targets.shape
         assert batch.tokens.shape[0] <= batch_size and 1 <= batch.tokens.shape[1] <= length
@@ -51,23 +51,23 @@ def check_batches(made, batch_size, length):
 
 
 @given(**sizes)
-def test_training_streams_predict_each_token_once_but_a_small_remainder(num_tokens, batch_size, length):
+def test_training_streams_predict_each_token_once_except_a_small_remainder(num_tokens, batch_size, length):
     if (num_tokens - 1) // batch_size < length:
         return
     plan = stream_plan(num_tokens, batch_size, length)
-    made = batches(plan, num_tokens)
-    check_batches(made, batch_size, length)
-    counted = targets(made)
-    assert set(counted.values()) == {1} and 0 not in counted
-    assert plan.num_targets == len(counted) >= num_tokens - batch_size
-    assert all(batch.mask is None for batch in made)
+    plan_batches = batches(plan, num_tokens)
+    check_batches(plan_batches, batch_size, length)
+    counts = targets(plan_batches)
+    assert set(counts.values()) == {1} and 0 not in counts
+    assert plan.num_targets == len(counts) >= num_tokens - batch_size
+    assert all(batch.mask is None for batch in plan_batches)
 
 
 @given(**sizes)
-def test_streams_carry_on_where_the_batch_before_ended(num_tokens, batch_size, length):
-    made = batches(stream_evaluation_plan(num_tokens, batch_size, length), num_tokens)
-    assert [batch.fresh for batch in made] == [True] + [False] * (len(made) - 1)
-    for before, after in zip(made, made[1:], strict=False):
+def test_streams_continue_where_the_previous_batch_ended(num_tokens, batch_size, length):
+    plan_batches = batches(stream_evaluation_plan(num_tokens, batch_size, length), num_tokens)
+    assert [batch.fresh for batch in plan_batches] == [True] + [False] * (len(plan_batches) - 1)
+    for before, after in zip(plan_batches, plan_batches[1:], strict=False):
         began = after.tokens[:, 0] if after.mask is None else after.tokens[after.mask[:, 0], 0]
         ended = before.targets[:, -1] if after.mask is None else before.targets[after.mask[:, 0], -1]
         assert torch.equal(began, ended)
@@ -79,9 +79,9 @@ def test_evaluation_scores_every_token_but_the_first_exactly_once(num_tokens, ba
         stream_evaluation_plan(num_tokens, batch_size, length),
         window_evaluation_plan(num_tokens, length, batch_size),
     ):
-        made = batches(plan, num_tokens)
-        check_batches(made, batch_size, length)
-        assert targets(made) == Counter(range(1, num_tokens))
+        plan_batches = batches(plan, num_tokens)
+        check_batches(plan_batches, batch_size, length)
+        assert targets(plan_batches) == Counter(range(1, num_tokens))
         assert plan.num_targets == num_tokens - 1
 
 
@@ -90,16 +90,16 @@ def test_training_windows_predict_each_token_at_most_once(num_tokens, batch_size
     if num_tokens - 1 < length:
         return
     plan = window_plan(num_tokens, length, batch_size, seed, epoch)
-    made = batches(plan, num_tokens)
-    check_batches(made, batch_size, length)
-    counted = targets(made)
-    assert set(counted.values()) == {1} and 0 not in counted
-    assert plan.num_targets == len(counted)
-    assert all(batch.fresh and batch.mask is None and batch.tokens.shape[1] == length for batch in made)
-    assert len({len(batch.tokens) for batch in made}) == 1
+    plan_batches = batches(plan, num_tokens)
+    check_batches(plan_batches, batch_size, length)
+    counts = targets(plan_batches)
+    assert set(counts.values()) == {1} and 0 not in counts
+    assert plan.num_targets == len(counts)
+    assert all(batch.fresh and batch.mask is None and batch.tokens.shape[1] == length for batch in plan_batches)
+    assert len({len(batch.tokens) for batch in plan_batches}) == 1
     assert plan.num_batches == window_plan(num_tokens, length, batch_size, seed, epoch + 1).num_batches
     if batch_size == 1:
-        assert len(counted) > num_tokens - 1 - 2 * length
+        assert len(counts) > num_tokens - 1 - 2 * length
 
 
 def test_windows_are_a_pure_function_of_seed_and_epoch():
@@ -112,26 +112,26 @@ def test_windows_are_a_pure_function_of_seed_and_epoch():
 
 
 @given(**sizes, seed=st.integers(0, 5), epoch=st.integers(0, 5))
-def test_chunks_of_varied_length_cover_what_equal_ones_do(num_tokens, batch_size, length, seed, epoch):
+def test_chunks_of_varied_length_cover_the_same_tokens_as_equal_ones(num_tokens, batch_size, length, seed, epoch):
     if (num_tokens - 1) // batch_size < length:
         return
     plan, equal = (
         varied_stream_plan(num_tokens, batch_size, length, seed, epoch),
         stream_plan(num_tokens, batch_size, length),
     )
-    made = batches(plan, num_tokens)
-    check_batches(made, batch_size, length + 20)
-    assert targets(made) == targets(batches(equal, num_tokens))
+    plan_batches = batches(plan, num_tokens)
+    check_batches(plan_batches, batch_size, length + 20)
+    assert targets(plan_batches) == targets(batches(equal, num_tokens))
     assert plan.num_targets == equal.num_targets
-    assert [batch.fresh for batch in made] == [True] + [False] * (len(made) - 1)
-    for before, after in zip(made, made[1:], strict=False):
+    assert [batch.fresh for batch in plan_batches] == [True] + [False] * (len(plan_batches) - 1)
+    for before, after in zip(plan_batches, plan_batches[1:], strict=False):
         assert torch.equal(after.tokens[:, 0], before.targets[:, -1]), "a chunk goes on where the one before it ended"
-    for batch in made:
+    for batch in plan_batches:
         assert batch.mask is None and batch.rate == batch.tokens.shape[1] / length
-    assert all(batch.tokens.shape[1] >= min(5, length) for batch in made[:-1])
+    assert all(batch.tokens.shape[1] >= min(5, length) for batch in plan_batches[:-1])
 
 
-def test_lengths_vary_around_the_usual_one_and_once_in_twenty_times_around_its_half():
+def test_lengths_vary_around_the_usual_one_or_in_one_of_twenty_around_half():
     lengths = np.concatenate([np.diff(varied_stream_plan(929_589, 20, 70, 1, epoch).edges)[:-1] for epoch in range(10)])
     usual = lengths[lengths > 52]
     half = lengths[lengths <= 52]
@@ -148,7 +148,7 @@ def test_varied_lengths_are_a_pure_function_of_seed_and_epoch():
     assert len({edges(seed, epoch) for seed in range(3) for epoch in range(3)}) == 9
 
 
-def test_every_other_plan_leaves_the_learning_rate_alone():
+def test_all_other_plans_leave_the_learning_rate_unchanged():
     plans = (
         stream_plan(50, 3, 4),
         stream_evaluation_plan(50, 3, 4),
@@ -158,7 +158,7 @@ def test_every_other_plan_leaves_the_learning_rate_alone():
     assert {batch.rate for plan in plans for batch in batches(plan, 50)} == {1.0}
 
 
-def test_a_batch_made_directly_equals_the_one_met_in_order():
+def test_a_batch_made_directly_equals_the_one_made_in_order():
     tokens = np.arange(500)
     for make in (
         lambda: stream_plan(500, 4, 7),
@@ -217,7 +217,7 @@ def test_a_text_too_short_for_its_streams_is_refused():
 
 
 @given(num_tokens=st.integers(2, 100), batch_size=st.integers(1, 20), length=st.integers(1, 100))
-def test_the_remedies_help(num_tokens, batch_size, length):
+def test_the_suggested_remedies_work(num_tokens, batch_size, length):
     for plan in (lambda b, n: stream_plan(num_tokens, b, n), lambda b, n: window_plan(num_tokens, n, b, 0, 0)):
         try:
             plan(batch_size, length)
@@ -227,7 +227,7 @@ def test_the_remedies_help(num_tokens, batch_size, length):
 
 
 @pytest.mark.parametrize("plan", [stream_evaluation_plan, window_evaluation_plan])
-def test_one_token_cannot_be_predicted(plan):
+def test_a_text_of_one_token_is_rejected(plan):
     message = "a text needs 2 tokens, one to read and one to predict, but this one has 1; give more text"
     with pytest.raises(UserError, match=message):
         plan(1, 4, 4)
@@ -251,9 +251,7 @@ drawn_lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_
 
 
 @given(drawn_lengths, st.integers(1, 400), st.integers(0, 3))
-def test_buckets_hold_every_example_once_and_no_more_padding_than_the_budget(
-    lengths: np.ndarray, budget: int, epoch: int
-) -> None:
+def test_buckets_hold_every_example_once_within_the_budget(lengths: np.ndarray, budget: int, epoch: int) -> None:
     plan = bucket_plan(lengths, budget, 1, epoch)
     batches = [plan.rows(number) for number in range(plan.num_batches)]
     assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
@@ -262,19 +260,19 @@ def test_buckets_hold_every_example_once_and_no_more_padding_than_the_budget(
 
 
 @given(drawn_lengths, st.integers(20, 400))
-def test_no_two_neighbouring_buckets_would_fit_into_one(lengths: np.ndarray, budget: int) -> None:
-    """Greedy: sorted by length, the first example of the next batch would not have fitted any more."""
+def test_no_two_neighbouring_buckets_fit_into_one(lengths: np.ndarray, budget: int) -> None:
+    """Filled greedily in order of length: the first example of the next batch no longer fits."""
     ordered = lengths[np.argsort(lengths.sum(1), kind="stable")]
     cuts = cut_by_budget(ordered, budget)
-    for here, after in pairwise(cuts):
-        longer = ordered[here.start : after.start + 1]
+    for current, next_cut in pairwise(cuts):
+        longer = ordered[current.start : next_cut.start + 1]
         assert len(longer) * longer.max(0).sum() > budget
 
 
-def test_buckets_are_a_function_of_seed_and_epoch() -> None:
+def test_buckets_depend_only_on_seed_and_epoch() -> None:
     lengths = np.random.default_rng(0).integers(1, 30, 200)
-    first, again, later = (bucket_plan(lengths, 90, 1, epoch).batches for epoch in (0, 0, 1))
-    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    first, same, later = (bucket_plan(lengths, 90, 1, epoch).batches for epoch in (0, 0, 1))
+    assert all(np.array_equal(a, b) for a, b in zip(first, same, strict=True))
     assert any(len(a) != len(b) or not np.array_equal(a, b) for a, b in zip(first, later, strict=False))
 
 
@@ -285,13 +283,13 @@ def test_bucketing_leaves_little_padding() -> None:
     assert lengths.sum() / padded > 0.95
 
 
-def test_a_budget_of_nothing_is_refused() -> None:
+def test_a_zero_budget_is_rejected() -> None:
     with pytest.raises(UserError, match=r"training.batch_tokens \(0\) must be at least 1"):
         bucket_plan(np.array([3]), 0, 1, 0)
 
 
 @given(part=st.integers(0, 4), parts=st.integers(1, 5), seed=st.integers(0, 3), **sizes)
-def test_a_part_of_a_batch_made_alone_is_that_part_of_the_whole(part, parts, seed, num_tokens, batch_size, length):
+def test_a_part_of_a_batch_made_alone_equals_that_part_of_the_whole(part, parts, seed, num_tokens, batch_size, length):
     tokens = np.arange(num_tokens, dtype=np.uint16)
     plans = [
         stream_evaluation_plan(num_tokens, batch_size, length),
@@ -305,17 +303,21 @@ def test_a_part_of_a_batch_made_alone_is_that_part_of_the_whole(part, parts, see
         plans += [window_plan(num_tokens, length, batch_size, seed, 0)]
     for plan in plans:
         number = seed % plan.num_batches
-        made, taken = (
+        part_batch, whole_batch = (
             plan.batch(tokens, number, part=part % parts, parts=parts),
             cut_rows(plan.batch(tokens, number), parts)[part % parts],
         )
-        assert (made.fresh, made.rate, made.mask is None) == (taken.fresh, taken.rate, taken.mask is None)
-        for here, there in zip(made, taken, strict=True):
-            assert not isinstance(there, torch.Tensor) or torch.equal(here, there)
+        assert (part_batch.fresh, part_batch.rate, part_batch.mask is None) == (
+            whole_batch.fresh,
+            whole_batch.rate,
+            whole_batch.mask is None,
+        )
+        for one, other in zip(part_batch, whole_batch, strict=True):
+            assert not isinstance(other, torch.Tensor) or torch.equal(one, other)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12), st.integers(1, 5), st.data())
-def test_the_examples_of_a_part_come_with_those_that_decide_the_padding(lengths, parts, data):
+def test_a_part_includes_the_examples_that_determine_its_padding(lengths, parts, data):
     sides, part = np.array(lengths), data.draw(st.integers(0, parts - 1))
     plan = ExamplePlan([np.arange(len(sides))[::-1]])
     rows, size = plan.own_rows(0, part, parts, sides)

@@ -37,7 +37,7 @@ def test_every_format_and_a_list_give_the_same_pairs(pairs):
     assert [tuple(pair[:2]) for pair in read_pairs(pairs)] == pairs
 
 
-def test_examples_know_where_they_came_from(tmp_path):
+def test_examples_know_their_place_in_the_file(tmp_path):
     path = write(tmp_path / "a.tsv", "\na\tb\n\nc\td\n")
     assert list(read_pairs(path)) == [Pair("a", "b", f"{path}:2"), Pair("c", "d", f"{path}:4")]
     assert list(read_pairs([("a", "b"), ["c", "d"], Pair("e", "f", "x:9"), Pair("g", "h")])) == [
@@ -48,7 +48,7 @@ def test_examples_know_where_they_came_from(tmp_path):
     ]
 
 
-def test_columns_of_a_headerless_table_go_by_number(tmp_path):
+def test_columns_of_a_headerless_table_are_numbered(tmp_path):
     path = write(tmp_path / "a.tsv", "x\tsome text\tpositive\ny\tmore text\tnegative\n")
     assert [(example.text, example.labels) for example in read_labelled(path, text=2, label="3")] == [
         ("some text", ("positive",)),
@@ -56,7 +56,7 @@ def test_columns_of_a_headerless_table_go_by_number(tmp_path):
     ]
 
 
-def test_a_column_that_is_not_there_is_told_before_anything_is_read(tmp_path):
+def test_a_missing_column_is_reported_before_anything_is_read(tmp_path):
     path = write(tmp_path / "a.csv", "sentence,label\na,b\n")
     with pytest.raises(
         ValueError, match="no column 'sentense' for data.text; did you mean 'sentence'\\? there are: sentence, label"
@@ -68,7 +68,7 @@ def test_a_column_that_is_not_there_is_told_before_anything_is_read(tmp_path):
     )
 
 
-def test_names_are_needed_where_roles_are_not_plain(tmp_path):
+def test_columns_must_be_named_when_roles_are_ambiguous(tmp_path):
     path = write(tmp_path / "a.csv", "de,en\na,b\n")
     assert refusal(lambda: read_pairs(path)) == (
         f"{path}: no column 'source'; name it with data.source=NAME; there are: de, en"
@@ -93,7 +93,7 @@ def test_texts_are_lines_or_a_column(tmp_path):
     ]
 
 
-def test_two_texts_may_share_a_label(tmp_path):
+def test_a_label_may_belong_to_two_texts(tmp_path):
     path = write(tmp_path / "a.tsv", "sentence1\tsentence2\tlabel\na b\tc d\t entailment \n")
     assert list(read_labelled(path, text="sentence1", second="sentence2")) == [
         Labelled("a b", ("entailment",), "c d", f"{path}:2")
@@ -104,7 +104,7 @@ def test_two_texts_may_share_a_label(tmp_path):
     ]
 
 
-def test_labels_may_be_several_numbers_or_lists(tmp_path):
+def test_labels_may_be_numbers_lists_or_several(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,x | y\nb,\n")
     assert [example.labels for example in read_labelled(path, label_separator="|")] == [("x", "y"), ()]
     path = write(
@@ -123,14 +123,14 @@ def test_labels_may_be_several_numbers_or_lists(tmp_path):
     ]
 
 
-def test_labels_need_not_be_there_to_be_predicted(tmp_path):
+def test_labels_are_optional_for_prediction(tmp_path):
     path = write(tmp_path / "a.csv", "text\na\n")
     assert list(read_labelled(path, with_labels=False)) == [Labelled("a", id=f"{path}:2")]
     assert list(read_labelled(["a"], with_labels=False)) == [Labelled("a", id="example 1")]
 
 
 @pytest.mark.parametrize("empty", ["", "  ", "\xa0"])
-def test_an_empty_field_that_is_asked_for_is_a_fault(tmp_path, empty):
+def test_an_empty_required_field_is_a_fault(tmp_path, empty):
     path = write(tmp_path / "a.csv", f"id,text,label\n,a,x\n2,{empty},y\n3,c,z\n")
     assert refusal(lambda: read_labelled(path)) == f"{path}:3: the field for data.text is empty{REMEDY}"
     notes = Notes(faults="skip")
@@ -150,13 +150,13 @@ def test_an_empty_field_that_is_asked_for_is_a_fault(tmp_path, empty):
         ('{"text": "a \\ud800", "label": "x"}', "the field for data.text has half a character, '\\ud800'"),
     ],
 )
-def test_a_json_value_that_does_not_fit_is_a_fault(tmp_path, line, sentence):
+def test_a_json_value_of_the_wrong_type_is_a_fault(tmp_path, line, sentence):
     path = write(tmp_path / "a.jsonl", f'{{"text": "a", "label": "x"}}\n{line}\n')
     assert refusal(lambda: read_labelled(path)) == f"{path}:2: {sentence}{REMEDY}"
     assert len(list(read_labelled(path, notes=Notes(faults="skip")))) == 1
 
 
-def test_a_list_of_something_else_is_refused():
+def test_a_list_of_other_objects_is_rejected():
     assert refusal(lambda: read_pairs([("a", "b"), ("c",)])) == "example 2: expected (source, target), found ('c',)"
     assert (
         refusal(lambda: read_labelled([("a",)]))
@@ -170,7 +170,7 @@ def test_a_list_of_something_else_is_refused():
     )
 
 
-def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
+def test_a_format_that_cannot_contain_the_examples_is_rejected(tmp_path):
     path = write(tmp_path / "a.txt", "one line\nanother line\n")
     assert refusal(lambda: read_pairs(path)) == (
         f"{path}: this is one text per line (lines), which holds no pairs; "
@@ -187,7 +187,7 @@ def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
     )
 
 
-def test_pairs_of_single_words_with_an_empty_line_are_no_conll_columns(tmp_path):
+def test_single_word_pairs_with_an_empty_line_are_not_read_as_conll(tmp_path):
     path = write(tmp_path / "a.tsv", "Hund\tdog\nKatze\tcat\n\nMaus\tmouse\n")
     assert [(pair.source, pair.id) for pair in read_pairs(path)] == [
         ("Hund", f"{path}:1"),
@@ -208,7 +208,7 @@ def test_parallel_text_needs_its_languages(tmp_path):
     )
 
 
-def test_sentences_come_from_columns_json_and_lists(tmp_path):
+def test_sentences_are_read_from_columns_json_and_lists(tmp_path):
     path = write(tmp_path / "a.conll", "a DT O\nb NN B\n")
     assert list(read_sentences(path)) == [Sentence(("a", "b"), ("O", "B"), id=f"{path}:1")]
     assert [sentence.tags for sentence in read_sentences(path, tags="2")] == [("DT", "NN")]
@@ -239,11 +239,11 @@ def test_sentences_come_from_columns_json_and_lists(tmp_path):
         ((["a", ""], ["O", "O"]), "the field for data.words is empty, or a string in it is"),
     ],
 )
-def test_words_and_tags_that_do_not_fit_are_a_fault(example, sentence):
+def test_unequal_numbers_of_words_and_tags_are_a_fault(example, sentence):
     assert refusal(lambda: read_sentences([example])) == f"example 1: {sentence}{REMEDY}"
 
 
-def test_a_text_of_ten_thousand_words_is_a_text(tmp_path):
+def test_a_text_of_ten_thousand_words_is_read(tmp_path):
     text = " ".join(f"word{i}" for i in range(10_000))
     path = write(tmp_path / "a.csv", f"text,label\n{text},x\n")
     assert [example.text for example in read_labelled(path)] == [text]

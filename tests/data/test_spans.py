@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from clew.data.spans import Spans, evenly_paired_spans, packed_spans, paired_spans
 
 DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=2, max_size=6)
-"""The lengths of sentences."""
+"""Lengths of sentences, by corpus and document."""
 
 
 def borders(documents: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -18,16 +18,18 @@ def borders(documents: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def assert_pairs_fit(spans: Spans, ends: np.ndarray, room: int) -> None:
-    """Each text is within one document and the pair within the room; a second that is not random follows in the same
-    document."""
+    """Check that each text is within one document and the pair fits into `room`, and that a second text that is not
+    random follows in the same document."""
     assert spans.seconds is not None and spans.random is not None
     for (start, stop), (other, end), is_random in zip(
         spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True
     ):
         assert start < stop and other < end and stop - start + end - other <= room
-        mine, theirs = (np.searchsorted(ends, place, "right") for place in (start, other))
-        assert mine == np.searchsorted(ends, stop - 1, "right") and theirs == np.searchsorted(ends, end - 1, "right")
-        assert (mine == theirs) != bool(is_random)
+        first_document, second_document = (np.searchsorted(ends, place, "right") for place in (start, other))
+        assert first_document == np.searchsorted(ends, stop - 1, "right") and second_document == np.searchsorted(
+            ends, end - 1, "right"
+        )
+        assert (first_document == second_document) != bool(is_random)
         assert is_random or stop <= other
 
 
@@ -40,14 +42,14 @@ def test_packed_rows_have_every_token_once_and_end_with_sentences(documents: lis
     ends = sentences[firsts]
     for start, stop in spans.tolist():
         assert 0 < stop - start <= room
-        assert np.searchsorted(ends, start, "right") == np.searchsorted(ends, stop - 1, "right")  # of one document
+        assert np.searchsorted(ends, start, "right") == np.searchsorted(ends, stop - 1, "right")  # in one document
         assert stop in edges or stop - start == room
         following = next(edge for edge in sorted(edges) if edge > stop) if stop < sentences[-1] else None
         assert stop in ends or following is None or following - start > room or start not in edges
 
 
 @given(DOCUMENTS, st.integers(2, 20), st.integers(0, 3))
-def test_a_pair_is_of_one_document_or_of_two_and_fits(documents: list[list[int]], room: int, epoch: int) -> None:
+def test_a_pair_is_from_one_or_two_documents_and_fits(documents: list[list[int]], room: int, epoch: int) -> None:
     sentences, firsts = borders(documents)
     spans = paired_spans(sentences, firsts, room, 1, epoch)
     ends = sentences[firsts]
@@ -56,14 +58,14 @@ def test_a_pair_is_of_one_document_or_of_two_and_fits(documents: list[list[int]]
     assert_pairs_fit(spans, ends, room)
 
 
-def test_pairs_are_drawn_as_published() -> None:
+def test_pairs_are_sampled_as_published() -> None:
     """50 documents of 200 sentences of 5 tokens, in rows of 40."""
     sentences, firsts = borders([[5] * 200] * 50)
     spans = paired_spans(sentences, firsts, 40, 1, 0)
     assert spans.seconds is not None and spans.random is not None
     gap = spans.seconds[:, 0] - spans.firsts[:, 1]
     follows = spans.random == 0
-    assert (gap[follows] == 0).all()  # nothing was cut off: sentences fill the rows
+    assert (gap[follows] == 0).all()  # nothing was truncated: sentences fill the rows
     assert 0.46 < spans.random.mean() < 0.54
     assert 0.06 < (spans.lengths <= 35).mean() < 0.14  # those up to 35 of a tenth, and the ends of documents
     edges = {(start, stop) for start, stop in spans.firsts.tolist()}
@@ -72,10 +74,10 @@ def test_pairs_are_drawn_as_published() -> None:
         taught[start:stop] += 1
     for start, stop in spans.seconds[follows].tolist():
         taught[start:stop] += 1
-    assert (taught == 1).all()  # what was given back is used later
+    assert (taught == 1).all()  # unused sentences are used later
 
 
-def test_what_is_too_long_is_cut_at_both_ends_of_the_longer_text() -> None:
+def test_a_too_long_pair_is_cut_at_both_ends_of_the_longer_text() -> None:
     sentences, firsts = borders([[3, 100]] * 200)
     spans = paired_spans(sentences, firsts, 20, 1, 0)
     assert spans.seconds is not None and spans.random is not None
@@ -84,15 +86,15 @@ def test_what_is_too_long_is_cut_at_both_ends_of_the_longer_text() -> None:
     assert set((first[:, 1] - first[:, 0]).tolist()) == {3} and set((second[:, 1] - second[:, 0]).tolist()) == {17}
     cut = second[:, 0] - first[:, 1]
     assert abs(cut.mean() - 83 / 2) < 2 and cut.std() > 2
-    both = paired_spans(*borders([[50], [50]]), 21, 1, 0)
+    pair_spans = paired_spans(*borders([[50], [50]]), 21, 1, 0)
     assert (
-        both.seconds is not None
-        and both.lengths.tolist() == [21, 21]
-        and (both.firsts[:, 1] - both.firsts[:, 0]).tolist() == [11, 11]
+        pair_spans.seconds is not None
+        and pair_spans.lengths.tolist() == [21, 21]
+        and (pair_spans.firsts[:, 1] - pair_spans.firsts[:, 0]).tolist() == [11, 11]
     )
 
 
-def test_an_epoch_is_a_function_of_seed_and_epoch_alone() -> None:
+def test_spans_depend_only_on_seed_and_epoch() -> None:
     sentences, firsts = borders([[4, 7, 2, 9, 5]] * 30)
 
     def drawn(seed: int, epoch: int) -> Spans:
@@ -101,17 +103,17 @@ def test_an_epoch_is_a_function_of_seed_and_epoch_alone() -> None:
     first = drawn(1, 3)
     random.seed(7)
     assert all(np.array_equal(one, two) for one, two in zip(first, drawn(1, 3), strict=True))
-    for other in (drawn(1, 4), drawn(2, 3), drawn(11, 3), drawn(1, 13)):
-        assert first.firsts.tolist() != other.firsts.tolist()
+    for spans in (drawn(1, 4), drawn(2, 3), drawn(11, 3), drawn(1, 13)):
+        assert first.firsts.tolist() != spans.firsts.tolist()
 
 
 def distinct(sentences: np.ndarray) -> np.ndarray:
-    """Tokens of which no two are the same."""
+    """Tokens that are all different."""
     return np.arange(sentences[-1])
 
 
 @given(DOCUMENTS, st.integers(2, 20), st.integers(0, 3))
-def test_an_even_pair_is_two_texts_that_touch_or_of_two_documents_and_fits(
+def test_an_even_pair_is_adjacent_or_from_two_documents_and_fits(
     documents: list[list[int]], room: int, epoch: int
 ) -> None:
     sentences, firsts = borders(documents)
@@ -133,11 +135,11 @@ CORPORA = {
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_half_of_the_second_texts_are_random_in_expectation(name: str) -> None:
-    """Over thousands of pairs the share is within four standard deviations of 1/2; as in the released code it is
-    above."""
+    """Over thousands of pairs the fraction is within four standard deviations of 1/2; with the pairing of the released
+    code it is higher."""
     sentences, firsts = borders(CORPORA[name])
-    drawn = [evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)).random for epoch in range(1500)]
-    labels = np.concatenate([each for each in drawn if each is not None])
+    epochs = [evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)).random for epoch in range(1500)]
+    labels = np.concatenate([each for each in epochs if each is not None])
     assert len(labels) > 4000
     assert abs(labels.mean() - 0.5) < 4 * 0.5 / np.sqrt(len(labels))
     if name != "many sentences":
@@ -145,12 +147,11 @@ def test_half_of_the_second_texts_are_random_in_expectation(name: str) -> None:
         assert np.concatenate([each for each in released if each is not None]).mean() > 0.6
 
 
-def test_a_true_next_text_that_stands_in_another_document_too_is_never_called_random() -> None:
-    """Three copies of one document, and one that is its own: a random text that begins as the next one does is drawn
-    again."""
+def test_a_next_text_that_also_occurs_elsewhere_is_never_labelled_random() -> None:
+    """Three copies of one document and a different one: a random text that begins like the next text is drawn again."""
     sentences, firsts = borders([[3, 4, 5]] * 3 + [[2, 2]])
     tokens = np.concatenate([np.arange(12)] * 3 + [np.arange(100, 104)])
-    seen = 0
+    num_copies = 0
     for epoch in range(300):
         spans = evenly_paired_spans(sentences, firsts, 12, 1, epoch, tokens)
         assert spans.seconds is not None and spans.random is not None
@@ -162,8 +163,8 @@ def test_a_true_next_text_that_stands_in_another_document_too_is_never_called_ra
                 continue  # nothing follows
             length = min(next(edge for edge in edges if edge > stop) - stop, end - other)
             assert tokens[stop : stop + length].tolist() != tokens[other : other + length].tolist()
-            seen += 1
-    assert seen > 200
+            num_copies += 1
+    assert num_copies > 200
     copies = borders([[3, 4]] * 4)
     same = evenly_paired_spans(*copies, 7, 1, 0, np.tile(np.arange(7), 4))
     assert same.random is not None and same.seconds is not None
@@ -171,10 +172,10 @@ def test_a_true_next_text_that_stands_in_another_document_too_is_never_called_ra
     assert begun.any() and not (same.random[begun] & (same.seconds[begun, 0] % 7 == 3)).any()
 
 
-def test_even_pairs_are_a_function_of_seed_and_epoch_alone() -> None:
+def test_even_pairs_depend_only_on_seed_and_epoch() -> None:
     sentences, firsts = borders(CORPORA["one to three"] * 20)
-    one, again, other = (
+    one, same, other = (
         evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)) for epoch in (3, 3, 4)
     )
-    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
     assert len(one.firsts) != len(other.firsts) or not np.array_equal(one.firsts, other.firsts)

@@ -22,7 +22,7 @@ def test_tiny_shakespeare_is_split_as_published():
     valid=st.sampled_from([0, 0.1, 0.25]),
     test=st.sampled_from([0, 0.1, 0.5]),
 )
-def test_parts_follow_each_other_and_make_up_the_text(text, valid, test):
+def test_parts_are_consecutive_and_join_to_the_text(text, valid, test):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "PIECE", 7)
         parts = {
@@ -34,7 +34,7 @@ def test_parts_follow_each_other_and_make_up_the_text(text, valid, test):
     assert ("valid" in parts, "test" in parts) == (valid > 0, test > 0)
 
 
-def test_given_parts_are_taken_and_nothing_is_cut_for_them(tmp_path):
+def test_given_parts_are_used_and_not_split_off(tmp_path):
     for name in ("train", "valid"):
         (tmp_path / f"{name}.txt").write_text(name + "\n" * 15)
     parts = split_text(tmp_path / "train.txt", str(tmp_path / "valid.txt"), test_fraction=0.25)
@@ -45,7 +45,7 @@ def test_given_parts_are_taken_and_nothing_is_cut_for_them(tmp_path):
     }
 
 
-def test_a_part_is_its_characters_and_closes_documents_inside_it(tmp_path):
+def test_a_part_has_its_characters_and_closes_documents_inside_it(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(name * 3 + "\n")
     whole = TextFiles(tuple(tmp_path / name for name in ("a", "b", "c")))
@@ -72,10 +72,10 @@ def test_an_empty_part_is_refused():
         split_text(TextString("a"))
 
 
-def test_a_spread_takes_pieces_from_all_over():
+def test_a_spread_takes_pieces_from_the_whole_text():
     texts = [f"{number:04}" for number in range(1000)]
-    taken = list(Spread(texts, 4000, 400))
-    assert len(taken) == 100 and [int(text) // 100 for text in taken] == [
+    pieces = list(Spread(texts, 4000, 400))
+    assert len(pieces) == 100 and [int(text) // 100 for text in pieces] == [
         number for number in range(10) for _ in range(10)
     ]
     assert list(Spread(texts, 4000, 10**9)) == texts and list(Spread(texts, 4000, 1)) == texts[:1]

@@ -63,16 +63,16 @@ def use(tmp_path, name, text):
         ("a.csv", "n,date\n1,2020-01-01 10:00\n2,2020-01-01 11:00\n", None, ""),
     ],
 )  # fmt: skip
-def test_columns_are_told_by_their_names_and_by_what_is_in_them(tmp_path, name, text, recipe, settings):
-    found = use(tmp_path, name, text)
+def test_columns_are_recognised_by_name_and_content(tmp_path, name, text, recipe, settings):
+    guess = use(tmp_path, name, text)
     if recipe is None:
-        assert found is None
+        assert guess is None
     else:
-        assert found is not None and found.recipe == recipe
-        assert " ".join(f"{name}={value}" for name, value in found.settings.items()) == settings
+        assert guess is not None and guess.recipe == recipe
+        assert " ".join(f"{name}={value}" for name, value in guess.settings.items()) == settings
 
 
-def test_the_embedded_samples_are_known_for_what_they_are():
+def test_the_use_of_the_embedded_samples_is_guessed():
     assert guess_use(describe(EMBEDDED / "sentiment/dev.tsv")) == Use("classify", {"data.text": "2", "data.label": "1"})
     trees = {"data.text": "3", "data.label": "2", "task.phrases": "true"}
     assert guess_use(describe(EMBEDDED / "trees/dev.tsv")) == Use("classify-trees", trees, ("1",))
@@ -80,17 +80,17 @@ def test_the_embedded_samples_are_known_for_what_they_are():
     assert guess_use(describe(EMBEDDED / "mt/dev.en", EMBEDDED / "mt/dev.de")) == Use("translate", {})
 
 
-def test_a_conllu_file_is_tagged_by_its_first_tags(tmp_path):
+def test_the_first_tag_column_of_a_conllu_file_is_used(tmp_path):
     rows = XPOS.format(1, "Ada", "NNP") + XPOS.format(2, "ran", "VBD")
     assert use(tmp_path, "a.conllu", f"{rows}\n{rows}\n") == Use("tag", {"data.tags": "xpos"})
 
 
 def test_other_columns_that_may_be_the_label_are_named(tmp_path):
-    found = use(tmp_path, "a.csv", "id,date,channel,what,where\n" + REVIEWS)
-    assert found is not None and found.other_labels == ("channel",)
+    guess = use(tmp_path, "a.csv", "id,date,channel,what,where\n" + REVIEWS)
+    assert guess is not None and guess.other_labels == ("channel",)
 
 
-def test_a_separator_leaves_fewer_labels():
+def test_a_separator_is_found_if_it_leaves_fewer_labels():
     assert find_separator(["a;b", "a", "b;c", "c"]) == ";"
     assert find_separator(["yes, please", "no"]) is None
     assert find_separator(["a", "b"]) is None

@@ -30,48 +30,48 @@ EXPECTED = [[0, 0, 0], [0.5, -1, 0.2], [1, 2, 3], [7, 8, 9], [0, 0, 0], [4, 5, 6
     ],
 )
 def test_every_kind_of_file_gives_the_same_vectors(tmp_path, name, content):
-    found = read_vectors(write(tmp_path / name, content), WORDS)
-    np.testing.assert_allclose(found.values, EXPECTED, rtol=1e-6)
-    assert found.values.dtype == np.float32
-    assert found.found.tolist() == [False, True, True, True, False, True]
-    assert (found.dim, found.num_lowercased, found.num_in_file) == (3, 1, 4)
-    assert found.describe() == "4 of 6 words (1 in lower case) among 4 vectors of 3"
+    vectors = read_vectors(write(tmp_path / name, content), WORDS)
+    np.testing.assert_allclose(vectors.values, EXPECTED, rtol=1e-6)
+    assert vectors.values.dtype == np.float32
+    assert vectors.found.tolist() == [False, True, True, True, False, True]
+    assert (vectors.dim, vectors.num_lowercased, vectors.num_in_file) == (3, 1, 4)
+    assert vectors.describe() == "4 of 6 words (1 in lower case) among 4 vectors of 3"
 
 
-def test_a_file_that_breaks_off_says_so(tmp_path):
-    found = read_vectors(write(tmp_path / "v.txt", "30 3\n" + GLOVE), WORDS)
+def test_a_truncated_file_is_reported(tmp_path):
+    vectors = read_vectors(write(tmp_path / "v.txt", "30 3\n" + GLOVE), WORDS)
     assert (
-        found.describe()
+        vectors.describe()
         == "4 of 6 words (1 in lower case) among 4 vectors of 3; the file's first line says 30, so its end is"
         " missing"
     )
 
 
-def test_a_first_word_may_have_spaces(tmp_path):
-    found = read_vectors(write(tmp_path / "v.txt", "at name@domain.com 1 2\nb 3 4\n"), ["b", "at name@domain.com"])
-    assert found.values.tolist() == [[3, 4], [1, 2]]
+def test_a_word_may_contain_spaces(tmp_path):
+    vectors = read_vectors(write(tmp_path / "v.txt", "at name@domain.com 1 2\nb 3 4\n"), ["b", "at name@domain.com"])
+    assert vectors.values.tolist() == [[3, 4], [1, 2]]
 
 
-def test_a_word_that_is_a_number_is_a_word(tmp_path):
-    found = read_vectors(write(tmp_path / "v.txt", "1 0.5 0.25\n2020 3 4\n"), ["2020", "1"])
-    assert found.values.tolist() == [[3, 4], [0.5, 0.25]]
+def test_a_word_may_be_a_number(tmp_path):
+    vectors = read_vectors(write(tmp_path / "v.txt", "1 0.5 0.25\n2020 3 4\n"), ["2020", "1"])
+    assert vectors.values.tolist() == [[3, 4], [0.5, 0.25]]
 
 
-def test_lower_case_is_taken_only_where_there_is_nothing_better(tmp_path):
+def test_lower_case_is_used_only_without_an_exact_match(tmp_path):
     for content in ("us 1 1\nUS 2 2\n", "US 2 2\nus 1 1\n"):
         path = write(tmp_path / "v.txt", content)
-        found = read_vectors(path, ["US", "Us", "us"])
-        assert found.values.tolist() == [[2, 2], [1, 1], [1, 1]]
-        assert found.num_lowercased == 1
+        vectors = read_vectors(path, ["US", "Us", "us"])
+        assert vectors.values.tolist() == [[2, 2], [1, 1], [1, 1]]
+        assert vectors.num_lowercased == 1
         assert read_vectors(path, ["US", "Us", "us"], lowercase=False).found.tolist() == [True, False, True]
 
 
-def test_of_a_word_that_is_there_twice_the_first_counts(tmp_path):
-    found = read_vectors(write(tmp_path / "v.txt", "a 1 1\na 2 2\n"), ["a", "A", "a"])
-    assert found.values.tolist() == [[1, 1]] * 3
+def test_the_first_vector_of_a_repeated_word_is_used(tmp_path):
+    vectors = read_vectors(write(tmp_path / "v.txt", "a 1 1\na 2 2\n"), ["a", "A", "a"])
+    assert vectors.values.tolist() == [[1, 1]] * 3
 
 
-def test_no_word_asked_for_or_found(tmp_path):
+def test_no_words_requested_or_found_give_empty_results(tmp_path):
     path = write(tmp_path / "v.txt", GLOVE)
     assert read_vectors(path, []).values.shape == (0, 3)
     assert read_vectors(path, ["x"]).describe() == "0 of 1 words among 4 vectors of 3"
@@ -95,12 +95,12 @@ def test_no_word_asked_for_or_found(tmp_path):
         ),
     ],
 )
-def test_a_fault_has_its_file_and_line(tmp_path, content, sentence):
+def test_a_fault_is_reported_with_file_and_line(tmp_path, content, sentence):
     path = write(tmp_path / "v.txt", content)
     assert refusal(lambda: read_vectors(path, ["a", "b"])) == f"{path}{sentence}"
 
 
-def test_a_width_that_is_not_wanted_is_refused(tmp_path):
+def test_a_mismatched_width_is_rejected(tmp_path):
     path = write(tmp_path / "v.txt", GLOVE)
     assert read_vectors(path, ["the"], dim=3).dim == 3
     assert (
@@ -109,7 +109,7 @@ def test_a_width_that_is_not_wanted_is_refused(tmp_path):
     )
 
 
-def test_a_missing_or_damaged_file_is_told(tmp_path):
+def test_a_missing_or_damaged_file_is_reported(tmp_path):
     write(tmp_path / "glove.txt", GLOVE)
     assert (
         refusal(lambda: read_vectors(tmp_path / "glov.txt", []))
@@ -136,20 +136,20 @@ PIECES = b"a b 1 0.5 -2e3 nan 1_0 x".split() + [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=15).map(b"".join))
-def test_whatever_a_file_holds_there_are_vectors_or_a_sentence_with_its_name(content):
+def test_any_file_gives_vectors_or_a_sentence_with_its_name(content):
     with written("v.txt", content) as path:
         try:
-            found = read_vectors(path, ["a", "B", "x"])
+            vectors = read_vectors(path, ["a", "B", "x"])
         except UserError as error:
             assert str(error).startswith(str(path))
         else:
-            assert np.isfinite(found.values).all()
-            assert not found.values[~found.found].any()
+            assert np.isfinite(vectors.values).all()
+            assert not vectors.values[~vectors.found].any()
 
 
 @pytest.mark.slow
-def test_a_line_that_would_fill_the_memory_is_refused(tmp_path):
-    """389 kB that were a line of 200 million numbers."""
+def test_a_line_too_large_for_memory_is_rejected(tmp_path):
+    """389 kB that unpack to a line of 200 million numbers."""
     with gzip.GzipFile(tmp_path / "bomb.txt.gz", "wb", mtime=0) as file:
         for _ in range(400):
             file.write(b" 0" * 2**19)
@@ -158,7 +158,7 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_width_that_no_memory_holds_is_refused_before_it_is_made(tmp_path):
+def test_a_too_large_width_is_rejected_before_allocation(tmp_path):
     (tmp_path / "wide.txt").write_text("1 2000000\nword" + " 0" * 2_000_000 + "\n", encoding="utf-8")
     with pytest.raises(
         UserError, match=r"10,000,000 vectors of 2,000,000 numbers, as .*wide.txt has them would need 80,000.0 GB"

@@ -1,4 +1,4 @@
-"""Files written for a test, and what reading them says."""
+"""Write files for tests, and get the message with which reading them fails."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,15 +19,15 @@ def write(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def written(name: str, content: str | bytes) -> Iterator[Path]:
-    """A file that is there for one drawn case."""
+    """A temporary file, for one case drawn by hypothesis."""
     with tempfile.TemporaryDirectory() as folder:
         yield write(Path(folder) / name, content)
 
 
-def refusal(read: Callable[[], Any]) -> str:
-    """The sentence with which reading is refused."""
+def refusal(call: Callable[[], Any]) -> str:
+    """The message of the UserError that the call raises."""
     with pytest.raises(UserError) as caught:
-        found = read()
-        if isinstance(found, Iterator):
-            list(found)
+        result = call()
+        if isinstance(result, Iterator):
+            list(result)
     return str(caught.value)

@@ -1,5 +1,5 @@
-"""Resampling against the direct sum, and against what it is for: tones stay what they are, and what cannot be held is
-gone."""
+"""Resampling against the direct sum, and by its purpose: tones are unchanged, and frequencies above the new Nyquist
+frequency are removed."""
 
 import math
 from fractions import Fraction
@@ -19,19 +19,19 @@ every_pair = pytest.mark.parametrize(("from_rate", "to_rate"), PAIRS)
 
 
 @pytest.mark.parametrize(("from_rate", "to_rate"), [(1, 2), (2, 1), (3, 2), (5, 7), (7, 3), (4, 1), (1, 6)])
-def test_resampling_is_the_direct_sum(from_rate: int, to_rate: int) -> None:
+def test_resampling_equals_the_direct_sum(from_rate: int, to_rate: int) -> None:
     samples = randn(25, seed=from_rate)
     expected = reference.resample(samples.numpy(), from_rate, to_rate, 12, ATTENUATION)
-    found = resample(samples, from_rate, to_rate, zeros=12)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-12)
-    assert len(found) == math.ceil(25 * to_rate / from_rate)
+    actual = resample(samples, from_rate, to_rate, zeros=12)
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-10, atol=1e-12)
+    assert len(actual) == math.ceil(25 * to_rate / from_rate)
     torch.testing.assert_close(
-        resample(samples.float(), 10 * from_rate, 10 * to_rate, zeros=12), found.float(), rtol=1e-4, atol=1e-5
+        resample(samples.float(), 10 * from_rate, 10 * to_rate, zeros=12), actual.float(), rtol=1e-4, atol=1e-5
     )
 
 
-def test_many_phases_and_long_sounds_are_the_same_sum() -> None:
-    """More phases than are made at a time, and so few products a phase that no convolution is begun; then the
+def test_many_phases_and_long_sounds_equal_the_direct_sum() -> None:
+    """First more phases than are computed at once, with too few products per phase for a convolution; then the
     opposite."""
     assert TOGETHER < 300
     samples = randn(310, seed=1)
@@ -48,7 +48,7 @@ def tone(rate: int, frequency: float, seconds: float = 0.25) -> Tensor:
 
 
 def middle(samples: Tensor) -> Tensor:
-    """Without the ends, where there is silence before and after."""
+    """The sound without its ends, which the silence around it affects."""
     return samples[len(samples) // 4 : -len(samples) // 4]
 
 
@@ -57,51 +57,53 @@ def middle(samples: Tensor) -> Tensor:
 def test_a_tone_keeps_its_frequency_and_amplitude(from_rate: int, to_rate: int, share: float) -> None:
     """Up to 92 % of the lower Nyquist frequency, to less than -80 dB, and -60 dB in float32."""
     frequency = share * min(from_rate, to_rate) / 2
-    found, expected = resample(tone(from_rate, frequency), from_rate, to_rate), tone(to_rate, frequency)
-    error = middle(found - expected[: len(found)] if len(found) <= len(expected) else found[: len(expected)] - expected)
+    actual, expected = resample(tone(from_rate, frequency), from_rate, to_rate), tone(to_rate, frequency)
+    error = middle(
+        actual - expected[: len(actual)] if len(actual) <= len(expected) else actual[: len(expected)] - expected
+    )
     assert decibels(error) < -ATTENUATION + 6
     single = resample(tone(from_rate, frequency).float(), from_rate, to_rate)
-    assert decibels(middle(single.double() - found)) < -100
+    assert decibels(middle(single.double() - actual)) < -100
 
 
 @pytest.mark.parametrize(("from_rate", "to_rate"), [pair for pair in PAIRS if pair[0] > pair[1]])
-def test_what_the_lower_rate_cannot_hold_is_gone(from_rate: int, to_rate: int) -> None:
-    """At least 60 dB below what went in, from the Nyquist frequency itself on."""
+def test_frequencies_above_the_lower_nyquist_frequency_are_removed(from_rate: int, to_rate: int) -> None:
+    """At least 60 dB below the input, from the Nyquist frequency on."""
     frequencies = np.linspace(to_rate / 2, from_rate / 2, 9, endpoint=False)
     assert max(decibels(middle(resample(tone(from_rate, each), from_rate, to_rate))) for each in frequencies) < -75
 
 
 @pytest.mark.parametrize(("from_rate", "to_rate"), [pair for pair in PAIRS if pair[0] < pair[1]])
 def test_no_image_of_a_tone_appears_above_the_old_rate(from_rate: int, to_rate: int) -> None:
-    found = middle(resample(tone(from_rate, 0.4 * from_rate), from_rate, to_rate))
-    window = torch.hann_window(len(found), dtype=torch.float64)
-    spectrum = torch.fft.rfft(found * window).abs()
-    frequencies = torch.arange(len(spectrum)) * to_rate / len(found)
+    actual = middle(resample(tone(from_rate, 0.4 * from_rate), from_rate, to_rate))
+    window = torch.hann_window(len(actual), dtype=torch.float64)
+    spectrum = torch.fft.rfft(actual * window).abs()
+    frequencies = torch.arange(len(spectrum)) * to_rate / len(actual)
     assert decibels(spectrum[frequencies > 0.6 * from_rate] / spectrum.max()) < -60
-    assert float(frequencies[spectrum.argmax()]) == pytest.approx(0.4 * from_rate, abs=to_rate / len(found))
+    assert float(frequencies[spectrum.argmax()]) == pytest.approx(0.4 * from_rate, abs=to_rate / len(actual))
 
 
-def test_there_and_back_again_gives_what_was_there() -> None:
+def test_resampling_up_and_down_restores_the_sound() -> None:
     speech = resample(randn(500, seed=4), 1, 4)  # nothing above a quarter of the Nyquist frequency
-    back = resample(resample(speech, 8000, 44_100), 44_100, 8000)[: len(speech)]
-    assert decibels(middle(back - speech)) < -70
+    restored = resample(resample(speech, 8000, 44_100), 44_100, 8000)[: len(speech)]
+    assert decibels(middle(restored - speech)) < -70
 
 
-def test_rows_are_resampled_alone_and_gradients_pass() -> None:
+def test_rows_are_resampled_independently_with_gradients() -> None:
     rows = randn(2, 3, 40)
     together = resample(rows, 3, 2, zeros=6)
     torch.testing.assert_close(together[1, 2], resample(rows[1, 2], 3, 2, zeros=6), rtol=1e-12, atol=1e-12)
     assert torch.autograd.gradcheck(lambda x: resample(x, 3, 2, zeros=6), randn(12).requires_grad_())
 
 
-def test_the_same_rate_gives_the_same_samples_and_fractions_are_rates() -> None:
+def test_the_same_rate_changes_nothing_and_rates_may_be_fractions() -> None:
     samples = randn(30)
     assert resample(samples, 8000, 8000) is samples
     assert torch.equal(resample(samples, Fraction(1, 2), Fraction(3, 4)), resample(samples, 2, 3))
     assert resample(samples[:0], 2, 3).shape == (0,)
 
 
-def test_rates_that_are_none_are_refused() -> None:
+def test_invalid_rates_are_rejected() -> None:
     samples = randn(30)
     for rate in (0, -8000, 44.1, True):
         with pytest.raises(UserError, match=rf"from_rate \({rate}\) must be a whole number or a Fraction above 0"):

@@ -1,4 +1,4 @@
-"""Sound files against the standard library and libsndfile, and RIFF files as odd as they come."""
+"""Sound files against the standard library and libsndfile, and unusual RIFF files."""
 
 import io
 import math
@@ -24,7 +24,7 @@ def noise(length: int = 1001, channels: int = 2) -> np.ndarray:
     return np.random.default_rng(0).uniform(-0.9, 0.9, (length, channels))
 
 
-def test_pcm_is_what_the_standard_library_reads(tmp_path: Path) -> None:
+def test_pcm_is_read_like_the_standard_library(tmp_path: Path) -> None:
     path = tmp_path / "a.wav"
     with wave.open(str(path), "wb") as file:
         file.setparams((2, 2, 11_025, 0, "NONE", ""))
@@ -53,7 +53,7 @@ def test_pcm_is_what_the_standard_library_reads(tmp_path: Path) -> None:
         ("WAVEX", "ALAW", "wav"),
         ("RF64", "PCM_16", "wav"),
         ("FLAC", "PCM_16", "flac"),
-        ("FLAC", "PCM_24", "wav"),  # a format is told by content
+        ("FLAC", "PCM_24", "wav"),  # a format is detected by content
         ("OGG", "VORBIS", "ogg"),
         ("MP3", "MPEG_LAYER_III", "mp3"),
         ("AIFF", "PCM_16", "aiff"),
@@ -61,7 +61,7 @@ def test_pcm_is_what_the_standard_library_reads(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("channels", [1, 2, 5])
-def test_every_format_is_what_libsndfile_reads(
+def test_every_format_is_read_like_libsndfile(
     format: str, codec: str, ending: str, channels: int, tmp_path: Path
 ) -> None:
     if format == "MP3" and channels > 2:
@@ -111,15 +111,15 @@ GOOD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_strange_file_is_read_all_the_same(name: str, tmp_path: Path) -> None:
+def test_an_unusual_file_is_read(name: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", GOOD[name])
     assert read_sound(path).samples.tolist() == EXPECTED
     assert sound_length(path) == (5, 8000)
     assert read_sound(path, 1, 3).samples.tolist() == EXPECTED[1:3]
 
 
-def test_the_laws_of_g711_at_known_codes(tmp_path: Path) -> None:
-    """The ends and the middle of each curve, as numbers of 16 bits."""
+def test_g711_codes_decode_to_their_known_values(tmp_path: Path) -> None:
+    """The ends and the middle of each curve, as 16-bit integers."""
     for code, expected in (
         (7, {0x00: -32124, 0x7F: 0, 0x80: 32124, 0xFF: 0, 0xFE: 8}),
         (6, {0x2A: -32256, 0xAA: 32256, 0xD5: 8, 0x55: -8, 0x80: 5504}),
@@ -137,7 +137,7 @@ def test_channels_are_averaged_without_overflow(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_file_larger_than_memory_is_read(tmp_path: Path) -> None:
-    """A sparse file of a hundred billion frames, which takes no room."""
+    """A sparse file of a hundred billion frames, which takes no disk space."""
     frames, path = 10**11, tmp_path / "long.wav"
     head = riff(
         chunk(b"ds64", struct.pack("<QQQI", 0, 2 * frames, frames, 0)),
@@ -157,7 +157,7 @@ def test_a_part_of_a_file_larger_than_memory_is_read(tmp_path: Path) -> None:
     assert sentence.endswith("; read a piece of it with start and stop")
 
 
-def test_what_is_left_of_a_cut_file_is_read_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_the_rest_of_a_truncated_file_is_read_on_request(tmp_path: Path) -> None:
     path = write(tmp_path / "cut.wav", riff(form(), chunk(b"data", pcm(*SAMPLES), size=2000)))
     assert (
         refusal(lambda: read_sound(path))
@@ -171,7 +171,7 @@ def test_what_is_left_of_a_cut_file_is_read_where_that_is_asked_for(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("start", "stop"), [(5, None), (3, 3), (4, 2), (-1, 3), (0, 6), (9, 12)])
-def test_a_stretch_that_is_not_there_is_refused(start: int, stop: int | None, tmp_path: Path) -> None:
+def test_a_range_outside_the_file_is_rejected(start: int, stop: int | None, tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", GOOD["plain"])
     sentence = (
         f"start ({start}) must be below stop ({5 if stop is None else stop}), and both must be from 0 to 5, its number"
@@ -180,7 +180,9 @@ def test_a_stretch_that_is_not_there_is_refused(start: int, stop: int | None, tm
     assert refusal(lambda: read_sound(path, start, stop)) == f"{path}: {sentence}"
 
 
-def test_without_soundfile_wav_is_read_and_others_say_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_soundfile_wav_is_read_and_others_say_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     soundfile.write(tmp_path / "a.flac", noise(), 8000)
     monkeypatch.setitem(sys.modules, "soundfile", None)
     assert len(read_sound(write(tmp_path / "a.wav", GOOD["plain"])).samples) == 5
@@ -191,7 +193,7 @@ def test_without_soundfile_wav_is_read_and_others_say_how(tmp_path: Path, monkey
     )
 
 
-def test_a_sound_is_read_in_parts_as_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_read_in_parts_equals_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.wav"
     soundfile.write(path, noise(5000, 3), 8000, subtype="PCM_24")
     whole = read_sound(path)
@@ -200,7 +202,7 @@ def test_a_sound_is_read_in_parts_as_it_is_whole(tmp_path: Path, monkeypatch: py
     assert torch.equal(read_sound(path, 1234, 4321).samples, whole.samples[1234:4321])
 
 
-def test_a_tone_comes_back_with_its_amplitude(tmp_path: Path) -> None:
+def test_a_tone_is_read_with_its_amplitude(tmp_path: Path) -> None:
     tone = 0.5 * np.sin(2 * math.pi * 440 * np.arange(8000) / 8000)
     buffer = io.BytesIO()
     soundfile.write(buffer, tone, 8000, format="WAV", subtype="PCM_16")

@@ -1,4 +1,4 @@
-"""Recordings in tars, and strings of them."""
+"""Recordings in tar archives, and digit strings made of them."""
 
 import io
 import tarfile
@@ -37,7 +37,7 @@ def sample() -> dict[str, list[Recording]]:
     return {part: list(recordings) for part, recordings in read_corpus("digits-sample").items()}
 
 
-def test_the_sample_has_every_digit_of_three_speakers_and_tests_a_fourth(sample: dict[str, list[Recording]]) -> None:
+def test_the_sample_trains_on_three_speakers_and_tests_on_a_fourth(sample: dict[str, list[Recording]]) -> None:
     for part, takes in (("train", 12), ("valid", 4)):
         counts = Counter((recording.speaker, recording.digit) for recording in sample[part])
         assert counts == {(speaker, digit): takes for speaker in ("george", "jackson", "lucas") for digit in range(10)}
@@ -47,7 +47,7 @@ def test_the_sample_has_every_digit_of_three_speakers_and_tests_a_fourth(sample:
     assert len(set(names)) == 580
 
 
-def test_every_recording_of_the_sample_is_sound(sample: dict[str, list[Recording]]) -> None:
+def test_every_recording_of_the_sample_can_be_read(sample: dict[str, list[Recording]]) -> None:
     for part in sample.values():
         for recording in part:
             sound = recording.sound()
@@ -67,7 +67,7 @@ def test_a_recording_is_read_from_its_place_in_the_archive(tmp_path: Path) -> No
     ] * 2
 
 
-def test_strings_are_takes_of_one_speaker_with_silences_between_and_the_seed_decides(
+def test_strings_join_takes_of_one_speaker_with_silences_by_seed(
     sample: dict[str, list[Recording]],
 ) -> None:
     strings = digit_strings(sample["train"], 200, 1, 5, seed=3)
@@ -99,13 +99,13 @@ def test_a_faster_string_is_shorter_and_higher(tmp_path: Path) -> None:
     assert string.id.endswith("1_anna_0 x 1.25")
 
 
-def test_strings_are_played_at_speeds_around_one(sample: dict[str, list[Recording]]) -> None:
+def test_strings_vary_in_speed_around_one(sample: dict[str, list[Recording]]) -> None:
     strings = digit_strings(sample["train"], 200, 1, 3, seed=3, speed=0.1)
     assert {each.speed for each in strings} == {1 + Fraction(steps, 20) for steps in (-2, -1, 0, 1, 2)}
     assert {each.speed for each in digit_strings(sample["train"], 20, 1, 3, seed=3)} == {1}
 
 
-def test_the_length_of_a_string_is_known_without_its_sound(sample: dict[str, list[Recording]]) -> None:
+def test_the_length_of_a_string_is_known_without_reading_sound(sample: dict[str, list[Recording]]) -> None:
     for each in digit_strings(sample["train"], 30, 1, 3, seed=5, speed=0.2):
         assert each.length() == (len(each.sound().samples), 8000)
 
@@ -152,7 +152,7 @@ def test_a_corpus_without_parts_is_split_by_speaker(tmp_path: Path, monkeypatch:
     assert sum(map(len, speakers)) == len(set().union(*speakers)) == 5
 
 
-def test_names_that_say_no_digit_are_told_or_counted(tmp_path: Path) -> None:
+def test_names_without_a_digit_are_rejected_or_counted(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", {"1_anna_0.wav": spoken(1), "noise.wav": spoken(2), "._1_anna_0.wav": b"x"})
     assert (
         refusal(lambda: read_recordings(path))
@@ -163,7 +163,7 @@ def test_names_that_say_no_digit_are_told_or_counted(tmp_path: Path) -> None:
     assert len(list(read_recordings(path, notes=notes))) == 1 and notes.skipped == {"bad name": 1}
 
 
-def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_invalid_archives_are_rejected(tmp_path: Path) -> None:
     whole = archive(
         tmp_path / "a.tar", {name: spoken(1, 2000) for name in ("1_anna_0.wav", "2_anna_0.wav")}
     ).read_bytes()
@@ -193,7 +193,7 @@ def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
     assert refusal(recording.sound).startswith(f"{damaged}:1_anna_0: this is not a sound file in a known format")
 
 
-def test_strings_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
+def test_impossible_strings_are_rejected(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", {"1_anna_0.wav": spoken(1), "2_anna_0.wav": spoken(2, rate=500)})
     one, two = read_recordings(path)
     with pytest.raises(UserError, match="there are no recordings to build strings from; give at least one"):

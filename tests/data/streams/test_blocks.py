@@ -1,4 +1,4 @@
-"""Blocks of a stream, each of which is read by itself."""
+"""Blocks of a stream, which are read independently."""
 
 import gzip
 import json
@@ -20,27 +20,29 @@ def texts(path: Path, field: str = "text") -> list[list[str]]:
 
 
 @given(st.text(alphabet="ab ä€\n\r", max_size=300), st.integers(1, 40), st.integers(2, 50))
-def test_a_text_cut_anywhere_is_the_whole_text(text: str, size: int, ahead: int) -> None:
+def test_blocks_of_a_text_join_to_the_whole_text(text: str, size: int, ahead: int) -> None:
     with pytest.MonkeyPatch.context() as patch, written("a.txt", text) as path:
         patch.setattr(blocks, "BLOCK", size)
         patch.setattr(blocks, "AHEAD", min(ahead, size))
-        found = "".join(part for each in texts(path) for part in each)
-    assert "".join(found.split()) == "".join(text.split())
+        joined = "".join(part for each in texts(path) for part in each)
+    assert "".join(joined.split()) == "".join(text.split())
 
 
 def test_plain_text_is_cut_at_the_ends_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK", 100)
-    found = texts(write(tmp_path / "a.txt", TEXT))
-    assert len(found) > 5 and all(part.endswith("\n") for each in found for part in each)
-    assert "".join(part for each in found for part in each) == TEXT
+    texts_read = texts(write(tmp_path / "a.txt", TEXT))
+    assert len(texts_read) > 5 and all(part.endswith("\n") for each in texts_read for part in each)
+    assert "".join(part for each in texts_read for part in each) == TEXT
 
 
 def test_every_line_of_json_is_in_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BLOCK", 50)
     content = "".join(json.dumps({"text": f"document {number} " + "x" * number}) + "\n" for number in range(30))
-    found = texts(write(tmp_path / "a.jsonl", content))
-    assert len(found) > 10
-    assert [part for each in found for part in each] == [f"document {number} " + "x" * number for number in range(30)]
+    texts_read = texts(write(tmp_path / "a.jsonl", content))
+    assert len(texts_read) > 10
+    assert [part for each in texts_read for part in each] == [
+        f"document {number} " + "x" * number for number in range(30)
+    ]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     [("a.txt.gz", gzip.compress(TEXT.encode())), ("a.txt", TEXT.encode("utf-16")), ("a.txt", TEXT.encode("latin-1"))],
     ids=["gzip", "utf-16", "latin-1"],
 )
-def test_a_file_that_cannot_be_cut_is_one_block(name: str, content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_split_is_one_block(name: str, content: bytes, tmp_path: Path) -> None:
     (block,) = blocks_of(write(tmp_path / name, content), "text")
     assert isinstance(block, WholeFile)
     assert "".join(block.documents()) == TEXT
@@ -64,16 +66,16 @@ def test_a_parquet_file_is_cut_by_row_groups(tmp_path: Path, monkeypatch: pytest
 
     rows = [{"text": f"row {number}", "id": number, "deep": {"text": f"deep {number}"}} for number in range(100)]
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", row_group_size=10)
-    assert [len(each) for each in texts(tmp_path / "a.parquet")] == [100]  # small groups are put together
+    assert [len(each) for each in texts(tmp_path / "a.parquet")] == [100]  # small groups are combined
     monkeypatch.setattr(blocks, "BLOCK", 1)
-    found = blocks_of(tmp_path / "a.parquet", "text")
-    assert all(isinstance(block, RowGroups) for block in found) and len(found) == 10
-    assert list(found[3].documents()) == [f"row {number}" for number in range(30, 40)]
-    assert list(Rest(found[3], 8).documents()) == ["row 38", "row 39"]
+    groups = blocks_of(tmp_path / "a.parquet", "text")
+    assert all(isinstance(block, RowGroups) for block in groups) and len(groups) == 10
+    assert list(groups[3].documents()) == [f"row {number}" for number in range(30, 40)]
+    assert list(Rest(groups[3], 8).documents()) == ["row 38", "row 39"]
     assert list(blocks_of(tmp_path / "a.parquet", "deep.text")[9].documents())[-1] == "deep 99"
 
 
-def test_how_long_a_block_is_is_told_from_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_length_of_a_block_is_estimated_from_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -83,7 +85,9 @@ def test_how_long_a_block_is_is_told_from_its_beginning(tmp_path: Path, monkeypa
     assert block.characters() == 50_000
 
 
-def test_a_line_that_is_no_json_is_told_by_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_not_json_is_reported_with_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blocks, "BLOCK", 60)
     lines = [json.dumps({"text": f"document {number}"}) for number in range(20)]
     for bad, sentence in (
@@ -95,7 +99,9 @@ def test_a_line_that_is_no_json_is_told_by_file_and_line(tmp_path: Path, monkeyp
         assert refusal(lambda path=path: texts(path)).startswith(f"{path}:13: {sentence}")
 
 
-def test_a_byte_that_is_no_utf8_is_told_by_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_byte_that_is_not_utf8_is_reported_with_file_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(blocks, "PIECE", 64)
     path = write(tmp_path / "a.txt", TEXT.encode() + b"caf\xe9\n" + TEXT.encode())
     assert isinstance(blocks_of(path, "text")[0], ByteRange)
@@ -104,7 +110,9 @@ def test_a_byte_that_is_no_utf8_is_told_by_file_and_line(tmp_path: Path, monkeyp
     )
 
 
-def test_a_table_damaged_in_the_middle_is_told_by_file_and_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_damaged_in_the_middle_is_reported_with_file_and_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -117,15 +125,15 @@ def test_a_table_damaged_in_the_middle_is_told_by_file_and_row(tmp_path: Path, m
     start = second.data_page_offset
     content[start : start + 200] = b"\xff" * 200
     path.write_bytes(content)
-    found = blocks_of(path, "text")
-    assert len(list(found[0].documents())) == 1000
-    sentence = refusal(lambda: list(found[1].documents()))
+    groups = blocks_of(path, "text")
+    assert len(list(groups[0].documents())) == 1000
+    sentence = refusal(lambda: list(groups[1].documents()))
     assert sentence.startswith(f"{path}: this table cannot be read after row 1,000 (") and sentence.endswith(
         "it is damaged, so copy it again"
     )
 
 
-def test_a_file_that_changes_or_goes_is_refused_when_it_is_read_again(tmp_path: Path) -> None:
+def test_a_file_that_changes_or_disappears_is_rejected_when_read_again(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", TEXT)
     (block,) = blocks_of(path, "text")
     assert list(block.documents())

@@ -1,4 +1,4 @@
-"""Windows of a stream, encoded while they are waited for."""
+"""Windows of a stream, encoded in advance in the background."""
 
 import os
 import socket
@@ -30,7 +30,7 @@ def encoded(cache: Path, workers: int) -> list[tuple[int, list[int], list[int]]]
         ]
 
 
-def test_the_ids_are_those_of_the_documents_each_with_its_end(tmp_path: Path) -> None:
+def test_a_window_has_the_ids_of_its_documents_each_with_an_end_token(tmp_path: Path) -> None:
     tokenizer = train_bpe("document 0 1 2")
     for number, ids, boundaries in encoded(tmp_path, 1):
         documents = [[*tokenizer.encode(text + "\n"), tokenizer.end] for text in TEXTS[number]]
@@ -39,11 +39,11 @@ def test_the_ids_are_those_of_the_documents_each_with_its_end(tmp_path: Path) ->
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
-def test_parts_of_the_documents_are_the_window_one_after_the_other(tmp_path: Path) -> None:
+def test_parts_join_to_the_whole_window(tmp_path: Path) -> None:
     tokenizer = train_bpe("document 0 1 2")
     whole = encoded(tmp_path, 1)
     parts = []
-    for part in range(30):  # more than there are documents
+    for part in range(30):  # more parts than documents
         with closing(EncodingAhead(windows(), tokenizer, tmp_path, 1, part, 30)) as ahead:
             parts.append([np.asarray(text.tokens).tolist() for _, text in ahead])
     assert [sum(same, []) for same in zip(*parts, strict=True)] == [ids for _, ids, _ in whole]
@@ -55,7 +55,7 @@ def test_any_number_of_processes_gives_the_same_windows(tmp_path: Path) -> None:
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
-def test_one_that_is_left_in_the_middle_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
+def test_stopping_early_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
     threads = threading.active_count()
     with closing(EncodingAhead(windows(), train_character("document 0123456789"), tmp_path, 1)) as ahead:
         next(iter(ahead))
@@ -63,7 +63,7 @@ def test_one_that_is_left_in_the_middle_leaves_no_thread_and_no_file(tmp_path: P
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
-def test_a_source_that_cannot_be_reached_is_not_taken_for_the_cache(tmp_path: Path) -> None:
+def test_a_connection_error_is_not_reported_as_a_cache_error(tmp_path: Path) -> None:
     def unreachable() -> Iterator[Window]:
         yield from list(windows())[:1]
         raise ConnectionError("the server closed the connection")
@@ -73,7 +73,7 @@ def test_a_source_that_cannot_be_reached_is_not_taken_for_the_cache(tmp_path: Pa
         list(ahead)
 
 
-def test_a_mistake_in_the_stream_is_told_where_it_is_used(tmp_path: Path) -> None:
+def test_an_error_in_the_stream_is_raised_where_the_window_is_used(tmp_path: Path) -> None:
     def broken() -> Iterator[Window]:
         yield from list(windows())[:2]
         raise UserError("the third shard is broken")
@@ -86,7 +86,7 @@ def test_a_mistake_in_the_stream_is_told_where_it_is_used(tmp_path: Path) -> Non
     assert numbers == [0, 1]
 
 
-def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_reported_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with (
         closing(EncodingAhead(windows(), train_character("document"), tmp_path / "file", 1)) as ahead,
@@ -99,10 +99,10 @@ def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.name == "nt", reason="processes are not looked for there")
-def test_what_a_killed_process_left_goes(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     host = socket.gethostname()
-    dead, other, alive = (f"{2**22 + 1}@{host}@x", "1@elsewhere@x", f"{os.getpid()}@{host}@x")
-    for name in (dead, other, alive):
+    dead, remote, alive = (f"{2**22 + 1}@{host}@x", "1@elsewhere@x", f"{os.getpid()}@{host}@x")
+    for name in (dead, remote, alive):
         (tmp_path / FOLDER / name).mkdir(parents=True)
     encoded(tmp_path, 1)
-    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {other, alive}
+    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {remote, alive}

@@ -1,4 +1,4 @@
-"""Texts that Python gives, as blocks of a stream."""
+"""Texts from Python objects, as blocks of a stream."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from tests.data.written import refusal
 
 
 @pytest.fixture(autouse=True)
-def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_iterables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iterables, "GIVEN", {})
 
 
@@ -22,15 +22,15 @@ def documents(data: Any) -> list[str]:
     ]
 
 
-class Again:
-    """Can be iterated again and again."""
+class Rereadable:
+    """An iterable that can be read more than once."""
 
     def __iter__(self) -> Iterator[dict[str, str]]:
         return ({"text": f"row {number}", "id": str(number)} for number in range(5))
 
 
 class Numbered:
-    """Has items by number, as a Dataset of torch does."""
+    """A sequence with numbered items, like a Dataset of torch."""
 
     def __len__(self) -> int:
         return 2500
@@ -43,9 +43,9 @@ def pages() -> Iterator[str]:
     yield from ("the first page", "  ", "the second page")
 
 
-def test_functions_iterables_and_what_has_items_are_read() -> None:
+def test_functions_iterables_and_sequences_are_read() -> None:
     assert documents(pages) == ["the first page", "the second page"]
-    assert documents(Again()) == [f"row {number}" for number in range(5)]
+    assert documents(Rereadable()) == [f"row {number}" for number in range(5)]
     assert documents(["a list", "of texts"]) == ["a list", "of texts"]
     assert documents(Numbered()) == [f"item {number}" for number in range(2500)]
 
@@ -64,9 +64,9 @@ def test_datasets_of_other_libraries_are_read() -> None:
     assert documents(table) == documents(table.to_iterable_dataset()) == ["a", "b"]
 
 
-def test_items_by_number_are_blocks_and_an_iterable_is_one() -> None:
-    found = blocks_of_iterable(register_iterable(Numbered(), "train"), "text")
-    assert [(type(block), block.size) for block in found] == [(Items, 1000), (Items, 1000), (Items, 500)]
+def test_numbered_items_are_split_into_blocks_and_an_iterable_is_one_block() -> None:
+    item_blocks = blocks_of_iterable(register_iterable(Numbered(), "train"), "text")
+    assert [(type(block), block.size) for block in item_blocks] == [(Items, 1000), (Items, 1000), (Items, 500)]
     (block,) = blocks_of_iterable(register_iterable(pages, "train"), "text")
     assert isinstance(block, Pass) and block.characters() == len("the first page" + "the second page")
 
@@ -85,7 +85,7 @@ def test_a_table_in_memory_is_read_row_by_row() -> None:
     assert documents(pandas.DataFrame({"text": ["a", "b"], "n": [1, 2]})) == ["a", "b"]
 
 
-def test_what_cannot_be_read_twice_is_refused_with_what_to_give() -> None:
+def test_data_that_cannot_be_read_twice_are_rejected_with_a_remedy() -> None:
     assert (
         refusal(lambda: register_iterable(pages(), "train"))
         == "data= is a generator, which can be read only once, but a stream is read again in every epoch and after"
@@ -103,7 +103,7 @@ def test_what_cannot_be_read_twice_is_refused_with_what_to_give() -> None:
     )
 
 
-def test_an_item_that_is_no_text_is_told_by_its_number() -> None:
+def test_an_item_that_is_not_text_is_reported_with_its_number() -> None:
     assert (
         refusal(lambda: documents(["a", 5]))
         == "data= must be a stream of texts, or of rows with a field 'text', but example 2 is 5"
@@ -113,12 +113,12 @@ def test_an_item_that_is_no_text_is_told_by_its_number() -> None:
     )
 
 
-def test_half_a_character_is_told_by_its_example() -> None:
+def test_half_a_character_is_reported_with_its_example() -> None:
     sentence = "character 6 of the text in example 2 of data= (U+D800) is half a character; give it as UTF-8"
     assert refusal(lambda: documents(lambda: iter(["a", "half \ud800"]))) == sentence
 
 
-def test_without_the_iterable_its_name_says_what_to_do() -> None:
+def test_a_missing_iterable_is_reported_with_a_remedy() -> None:
     GIVEN.clear()
     assert (
         refusal(lambda: blocks_of_iterable("iterable:train", "text"))

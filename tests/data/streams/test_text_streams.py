@@ -1,4 +1,4 @@
-"""Streams of texts: what is read when, and how one is known again."""
+"""Streams of texts: the order of documents, and how a stream is identified."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,11 +44,11 @@ def windows(of: TextStream, seed: int = 1, epoch: int = 0, place: Place = START,
     return list(of.windows(seed, epoch, place, least))
 
 
-def contents(found: Sequence[Window]) -> list[list[str]]:
-    return [window.documents for window in found]
+def contents(of: Sequence[Window]) -> list[list[str]]:
+    return [window.documents for window in of]
 
 
-def test_an_epoch_has_every_document_once_in_an_order_of_seed_and_epoch() -> None:
+def test_an_epoch_has_every_document_once_in_an_order_set_by_seed_and_epoch() -> None:
     whole = sorted(stream())
     orders = {(seed, epoch): contents(windows(stream(), seed, epoch)) for seed in (1, 2) for epoch in (0, 1, 2)}
     for order in orders.values():
@@ -57,35 +57,35 @@ def test_an_epoch_has_every_document_once_in_an_order_of_seed_and_epoch() -> Non
     assert orders == {(seed, epoch): contents(windows(stream(), seed, epoch)) for seed, epoch in orders}
 
 
-def test_documents_are_shuffled_inside_their_window_alone() -> None:
+def test_documents_are_shuffled_only_within_their_window() -> None:
     whole = stream(num_blocks=1, num_documents=12, shuffle_window=4)
-    found = contents(windows(whole))
-    read = [text for block in whole.blocks for text in block.documents()]
-    assert [sorted(window) for window in found] == [sorted(read[start : start + 4]) for start in (0, 4, 8)]
-    assert [text for window in found for text in window] != read
+    contents_read = contents(windows(whole))
+    in_order = [text for block in whole.blocks for text in block.documents()]
+    assert [sorted(window) for window in contents_read] == [sorted(in_order[start : start + 4]) for start in (0, 4, 8)]
+    assert [text for window in contents_read for text in window] != in_order
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 60), st.integers(0, 3))
-def test_reading_from_any_window_on_gives_the_same_windows(
+def test_reading_from_any_window_gives_the_same_following_windows(
     blocks: int, documents: int, most: int, least: int, epoch: int
 ) -> None:
     whole = stream(blocks, documents, most)
-    found = windows(whole, epoch=epoch, least=least)
-    for number in range(1, len(found)):
-        place = Place(number, 0, *found[number - 1].next)
-        assert (found[number].block, found[number].document) == place[2:]
-        assert contents(windows(whole, epoch=epoch, place=place, least=least)) == contents(found[number:])
-    assert windows(whole, epoch=epoch, place=Place(len(found), 0, *found[-1].next), least=least) == []
+    expected = windows(whole, epoch=epoch, least=least)
+    for number in range(1, len(expected)):
+        place = Place(number, 0, *expected[number - 1].next)
+        assert (expected[number].block, expected[number].document) == place[2:]
+        assert contents(windows(whole, epoch=epoch, place=place, least=least)) == contents(expected[number:])
+    assert windows(whole, epoch=epoch, place=Place(len(expected), 0, *expected[-1].next), least=least) == []
 
 
-def test_a_window_has_as_many_documents_as_it_may_characters_permitting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_is_limited_by_documents_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(window) for window in contents(windows(stream(2, 10, 5)))] == [5, 5, 5, 5, 1]
     assert [len(window) for window in contents(windows(stream(1, 8, 1), least=12))] == [3, 5]  # the last has the rest
     monkeypatch.setattr(text_streams, "MOST_CHARACTERS", 8)
     assert [len(window) for window in contents(windows(stream(1, 6, 5)))] == [2, 2, 2]
 
 
-def test_what_is_held_out_is_the_first_and_is_not_trained_on() -> None:
+def test_the_first_documents_are_held_out_and_not_trained_on() -> None:
     whole = stream(4, 10)
     total = sum(map(len, whole.first_documents(10**6)))
     parts = whole.hold_out({"valid": 0.3, "test": 0.1})
@@ -100,7 +100,7 @@ def test_what_is_held_out_is_the_first_and_is_not_trained_on() -> None:
     assert list(stream(4, 10).hold_out({})) == ["train"]
 
 
-def test_a_stream_that_would_be_held_out_whole_is_refused() -> None:
+def test_a_stream_held_out_completely_is_rejected() -> None:
     sentence = refusal(lambda: stream(1, 1).hold_out({"valid": 0.1}))
     assert (
         sentence
@@ -115,7 +115,7 @@ def folder_of(folder: Path) -> Path:
     return folder
 
 
-def test_a_stream_is_known_by_names_sizes_and_ends_of_its_files(tmp_path: Path) -> None:
+def test_a_stream_is_identified_by_names_sizes_and_ends_of_its_files(tmp_path: Path) -> None:
     first = stream_of(folder_of(tmp_path / "first"), "text", 10)
     moved = stream_of(folder_of(tmp_path / "moved"), "text", 10)
     assert first.facts == moved.facts and first.facts["files"] == 2
@@ -125,7 +125,7 @@ def test_a_stream_is_known_by_names_sizes_and_ends_of_its_files(tmp_path: Path) 
         assert stream_of(tmp_path / folder, "text", 10).facts["digest"] != first.facts["digest"]
 
 
-def test_an_empty_folder_and_one_without_text_are_refused(tmp_path: Path) -> None:
+def test_folders_without_text_are_rejected(tmp_path: Path) -> None:
     sentence = (
         f"{tmp_path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename the text"
         " file to .txt"

@@ -33,7 +33,7 @@ def read(path, label="deprel", notes=None):
     return list(dependency_graphs(path, label, Notes() if notes is None else notes))
 
 
-def test_a_basic_tree_has_an_edge_each_way_for_every_word_with_a_head():
+def test_a_basic_tree_has_edges_both_ways_for_every_word_with_a_head():
     up = {(0, 1), (1, 2), (3, 4), (4, 2)}
     edges = dependency_edges(DOG, ["up", "down"])
     assert {(source, target) for source, target, type in edges if type == "up"} == up
@@ -41,12 +41,12 @@ def test_a_basic_tree_has_an_edge_each_way_for_every_word_with_a_head():
     assert len(edges) == 8
 
 
-def test_types_may_have_the_names_of_relations():
-    found = {type for _, _, type in dependency_edges(DOG, ["up", "next"], relations=True)}
-    assert found == {"next", "up:det", "up:nsubj", "up:cc", "up:conj"}
+def test_edge_types_may_include_the_relation():
+    types = {type for _, _, type in dependency_edges(DOG, ["up", "next"], relations=True)}
+    assert types == {"next", "up:det", "up:nsubj", "up:cc", "up:conj"}
 
 
-def test_neighbours_are_edges_of_their_own():
+def test_neighbouring_words_can_be_joined_by_edges():
     assert dependency_edges(DOG._replace(heads=None), ["next", "previous"]) == [
         *((word, word + 1, "next") for word in range(4)),
         *((word + 1, word, "previous") for word in range(4)),
@@ -63,7 +63,7 @@ def test_an_enhanced_graph_has_several_heads_and_no_empty_nodes():
 
 
 @given(data=st.data(), size=st.integers(1, 7))
-def test_forward_edges_lead_to_later_words_and_are_one_for_each_dependency(data, size):
+def test_each_dependency_has_one_forward_edge_to_the_later_word(data, size):
     pairs = [
         tuple(
             (head, "x") for head in data.draw(st.lists(st.integers(0, size), unique=True, max_size=3)) if head != word
@@ -83,7 +83,7 @@ def test_forward_edges_lead_to_later_words_and_are_one_for_each_dependency(data,
     assert levels == list(range(size)) and CYCLIC not in levels
 
 
-def test_a_type_that_the_table_has_not_shares_one_number_more():
+def test_unknown_edge_types_share_one_extra_number():
     types = edge_types([dependency_edges(DOG, ["up", "next"])])
     assert types.names == ("next", "up")
     graph = typed_graph(3, [(0, 1, "next"), (1, 2, "up"), (2, 0, "sideways"), (2, 1, "other")], types)
@@ -110,7 +110,7 @@ def test_sentences_are_read_with_heads_and_the_chosen_label(tmp_path):
         ),
     ],
 )
-def test_a_label_that_is_no_column_is_refused(tmp_path, label, sentence):
+def test_a_label_that_is_not_a_column_is_rejected(tmp_path, label, sentence):
     path = write(tmp_path / "a.conllu", CONTENT)
     assert refusal(lambda: read(path, label)).startswith(sentence)
 
@@ -128,14 +128,14 @@ def test_a_label_that_is_no_column_is_refused(tmp_path, label, sentence):
         ("1\ta\t_\tX\t_\t_\t1\troot\t_\t_", 1, "no word has the head 0"),
     ],
 )
-def test_a_faulty_graph_is_told_with_its_line(tmp_path, row, line, sentence):
+def test_a_faulty_graph_is_reported_with_its_line(tmp_path, row, line, sentence):
     path = write(tmp_path / "a.conllu", row + "\n\n" + CONTENT)
     assert refusal(lambda: read(path)).startswith(f"{path}:{line}: {sentence}")
     notes = Notes(faults="skip")
     assert len(read(path, notes=notes)) == 1 and notes.num_faults == 1
 
 
-def test_sentences_to_label_may_lack_heads(tmp_path):
+def test_sentences_without_heads_can_be_read_but_have_no_graph(tmp_path):
     path = write(tmp_path / "a.conllu", "1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n")
     assert read(path, None)[0].heads is None
     with pytest.raises(
@@ -146,19 +146,19 @@ def test_sentences_to_label_may_lack_heads(tmp_path):
         dependency_edges(read(path, None)[0], ["up"], enhanced=True)
 
 
-def test_no_edges_are_no_types():
+def test_graphs_without_edges_are_rejected():
     with pytest.raises(
         UserError, match="the graphs of the training split have no edges, but the model reads along edges"
     ):
         edge_types([[], []])
 
 
-def test_deps_of_blanks_say_nothing():
+def test_blank_deps_are_read_as_missing():
     assert read_deps(["_", "_"]) == (None, None)
     assert read_deps(["0:root", "_"]) == ((((0, "root"),), ()), None)
 
 
-def test_parts_are_those_of_files_and_others_are_cut_off(tmp_path):
+def test_missing_parts_are_split_from_the_training_file(tmp_path):
     train = write(tmp_path / "train.conllu", "".join(CONTENT.replace("dog", f"dog{number}") for number in range(40)))
     test = write(tmp_path / "test.conllu", CONTENT)
     data = DependencyGraphsData(train=str(train), test=str(test), label="xpos")

@@ -6,32 +6,32 @@ from clew.data.syntax.heads import find_cycle, read_heads
 
 
 def reaches_root(heads, word):
-    """By walking up from every word, as the definition has it."""
-    seen = set()
-    while word and word not in seen:
-        seen.add(word)
+    """Whether walking up from the word ends at the root, by the definition."""
+    visited = set()
+    while word and word not in visited:
+        visited.add(word)
         word = heads[word - 1]
     return word == 0
 
 
 @given(st.integers(1, 7).flatmap(lambda size: st.lists(st.integers(0, size), min_size=size, max_size=size)))
-def test_a_cycle_is_found_just_where_a_word_does_not_reach_the_root(heads):
+def test_a_cycle_is_found_exactly_if_some_word_does_not_reach_the_root(heads):
     assert (find_cycle(heads) is None) == all(reaches_root(heads, word) for word in range(1, len(heads) + 1))
 
 
-def test_a_cycle_is_told_word_by_word():
+def test_a_cycle_is_reported_word_by_word():
     fault = find_cycle([2, 3, 4, 2, 0])
     assert fault is not None
     assert (fault.word, fault.sentence) == (1, "the heads form a cycle: word 2 -> 3 -> 4 -> 2")
 
 
-def test_a_long_chain_is_walked_once():
+def test_a_long_chain_is_checked_in_linear_time():
     size = 200_000
     assert find_cycle([*range(2, size + 1), 0]) is None
     assert find_cycle([*range(2, size + 1), 1]) is not None
 
 
-def test_unknown_heads_are_none():
+def test_blank_heads_are_read_as_none():
     assert read_heads(["_", "_"]) == (None, None)
 
 
@@ -67,7 +67,7 @@ def test_unknown_heads_are_none():
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_the_word(texts, word, sentence):
+def test_faults_are_reported_with_their_word(texts, word, sentence):
     heads, fault = read_heads(texts)
     assert heads is None and fault is not None
     assert (fault.word, fault.sentence) == (word, sentence)

@@ -27,11 +27,11 @@ def test_every_node_of_a_bracketed_tree_has_its_label(tmp_path: Path) -> None:
     assert (bad.labels, bad.id) == (("0", "2", "1"), f"{path}:3")
 
 
-def test_labels_get_other_names_and_may_be_left_out(tmp_path: Path) -> None:
+def test_labels_can_be_renamed_or_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "sst.txt", f"{FILM}\n(2 (1 so) (2 so))\n(0 bad)\n")
     notes = Notes()
-    found = read(path, label_map={"0": "bad", "1": "bad", "2": None, "3": "good", "4": "good"}, notes=notes)
-    assert [tree.labels for tree in found] == [(None, "good", None, "good", "good"), ("bad",)]
+    trees = read(path, label_map={"0": "bad", "1": "bad", "2": None, "3": "good", "4": "good"}, notes=notes)
+    assert [tree.labels for tree in trees] == [(None, "good", None, "good", "good"), ("bad",)]
     assert notes.report() == [f"skipped 1 x trees whose label data.label_map leaves out (first: {path}:2)"]
     assert "data.label_map has none of the labels in the data: 0, 1, 2, 3, 4" in refusal(
         lambda: read(path, label_map={"x": "y"})
@@ -128,13 +128,13 @@ def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_broken_is_refused_with_its_file_and_line(
+def test_faulty_records_are_rejected_with_file_and_line(
     tmp_path: Path, name: str, content: str, options: dict, sentence: str
 ) -> None:
     assert sentence in refusal(lambda: read(write(tmp_path / name, content), **options))
 
 
-def test_faulty_records_can_be_left_out(tmp_path: Path) -> None:
+def test_faulty_records_can_be_skipped(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "label,text\nx,(S (N a)\ny,(N b)\n")
     notes = Notes(faults="skip")
     assert [tree.label for tree in read(path, notes=notes)] == ["y"]

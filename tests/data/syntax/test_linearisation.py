@@ -22,7 +22,7 @@ def test_closing_brackets_are_labelled_and_words_normalised():
 
 
 @given(phrases, st.sampled_from(["XX", None, "<word>"]))
-def test_the_way_back_is_exact_given_words_and_tags(tree, leaf):
+def test_delinearising_restores_trees_given_words_and_tags(tree, leaf):
     assert delinearise(linearise(tree, leaf), tree.words, tree.tags) == tree
     assert delinearise(linearise(tree, leaf=None), tree.words) == tree
 
@@ -31,12 +31,12 @@ def test_without_tags_a_word_is_tagged_with_its_symbol():
     assert delinearise(linearise(DOG), DOG.words) == parse_tree("(S (NP (XX the) (XX dog)) (VP (XX barks)))")
 
 
-def test_the_unlabelled_root_and_a_lone_leaf_come_back_too():
+def test_unlabelled_roots_and_single_leaves_are_restored():
     for tree in (parse_tree("( (S (NN a)))"), Tree("NN", word="a"), nested(20 * sys.getrecursionlimit())):
         assert delinearise(linearise(tree), tree.words, tree.tags) == tree
 
 
-def test_the_embedded_treebank_comes_back():
+def test_the_embedded_treebank_is_restored():
     for tree in read_trees(sample_path("craft") / "dev.mrg"):
         assert delinearise(linearise(tree), tree.words, tree.tags) == tree
 
@@ -56,26 +56,26 @@ def test_the_embedded_treebank_comes_back():
         ("(S XX )S", "the tree has 1 words, but the sentence has 2"),
     ],
 )
-def test_what_is_no_tree_over_the_words_is_refused(symbols, sentence):
+def test_symbols_that_form_no_tree_over_the_words_are_rejected(symbols, sentence):
     with pytest.raises(UserError) as caught:
         delinearise(symbols.split(), ["a", "b"])
     assert str(caught.value) == sentence
 
 
-def test_words_and_tags_are_as_many_and_some():
+def test_words_must_exist_and_match_the_number_of_tags():
     with pytest.raises(UserError, match=r"^the number of tags \(2\) must equal the number of words \(1\)$"):
         delinearise(["XX"], ["a"], ["N", "N"])
     with pytest.raises(UserError, match=r"^a tree needs at least one word, and the sentence has none$"):
         delinearise(["(S", ")S"], [])
 
 
-def test_the_symbols_of_trees_become_the_tokens_of_a_constraint():
+def test_tree_symbols_are_grouped_into_constraint_tokens():
     symbols = ["<pad>", "<s>", "</s>", ")NP", "(S", "XX", "(NP", ")S", "NN"]
     assert tree_tokens(symbols, start=1, end=2) == TreeTokens([4, 6], [7, 3], [5, 8], 1, 2)
     assert tree_tokens(["(S", ")S", "XX", "go", "stop"], start=3, end=4) == TreeTokens([0], [1], [2], 3, 4)
 
 
-def test_a_bracket_without_its_partner_is_refused():
+def test_an_unmatched_bracket_is_rejected():
     with pytest.raises(UserError, match=r"^the vocabulary has '\(NP' but not '\)NP'; brackets come in pairs$"):
         tree_tokens(["(S", ")S", "(NP", "XX", "<s>"], start=4, end=4)
     with pytest.raises(UserError, match=r"^the vocabulary has '\)S' but not '\(S'; brackets come in pairs$"):

@@ -40,7 +40,7 @@ def write(path, content):
     return path
 
 
-def test_a_tree_over_several_lines_is_the_tree_on_one():
+def test_a_tree_over_several_lines_equals_the_tree_on_one_line():
     assert parse_trees(TREEBANK) == [Tree("", [RAINS]), parse_tree("((NP(NN Rain)))")]
     assert parse_tree("(S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .))") == RAINS
 
@@ -51,7 +51,7 @@ def test_labels_may_be_numbers():
     assert tree.words == ["It", "is", "lovely", "."]
 
 
-def test_escaped_brackets_are_brackets_in_the_tree_and_escaped_again_in_the_file():
+def test_brackets_are_unescaped_when_read_and_escaped_when_written():
     text = "(NP (-LRB- -LRB-) (NN f-LRB-x-RRB-) (-RRB- -RRB-))"
     assert parse_tree(text).words == ["(", "f(x)", ")"]
     assert parse_tree(text).tags == ["-LRB-", "NN", "-RRB-"]
@@ -59,7 +59,7 @@ def test_escaped_brackets_are_brackets_in_the_tree_and_escaped_again_in_the_file
     assert parse_tree("(X (A -LSB-) (B -RSB-) (C -LCB-) (D -RCB-))").words == ["[", "]", "{", "}"]
 
 
-def test_byte_order_mark_carriage_returns_and_no_break_spaces(tmp_path):
+def test_byte_order_marks_and_carriage_returns_are_dropped_and_no_break_spaces_kept(tmp_path):
     path = write(tmp_path / "a.mrg", "\ufeff(S\r\n  (CD 10\xa0000)\r\n  (NN m))\r\n".encode())
     assert read_trees(path)[0].words == ["10\xa0000", "m"]
     assert parse_trees("\ufeff(S\r(NN m))\r\n") == [Tree("S", [Tree("NN", word="m")])]
@@ -74,17 +74,17 @@ def test_a_tree_may_be_deeper_than_the_stack():
 
 
 @given(phrases, st.sampled_from([None, 0, 2]))
-def test_what_is_written_is_read_again(tree, indent):
+def test_written_trees_are_read_back(tree, indent):
     assert parse_trees(format_tree(tree, indent) + "\n" + format_tree(tree)) == [tree, tree]
 
 
-def test_an_indented_tree_breaks_where_phrases_hold_phrases():
+def test_an_indented_tree_breaks_lines_between_nested_phrases():
     assert format_tree(parse_tree("(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (PRP it))) (. .))"), indent=2) == (
         "(S\n  (NP (DT the) (NN dog))\n  (VP\n    (VBZ sees)\n    (NP (PRP it)))\n  (. .))"
     )
 
 
-def test_files_are_read_in_the_order_of_names_and_written_one_tree_a_line(tmp_path):
+def test_files_are_read_in_order_of_names_and_written_one_tree_per_line(tmp_path):
     (tmp_path / "00").mkdir()
     write(tmp_path / "b.mrg", "(S (NN b))")
     write(tmp_path / "00" / "z.tree", "(S (NN z))")
@@ -96,33 +96,33 @@ def test_files_are_read_in_the_order_of_names_and_written_one_tree_a_line(tmp_pa
     assert (tmp_path / "all.txt").read_bytes() == b"(S (NN z))\n(S (NN b))\n"
 
 
-def test_traces_go_with_the_phrases_they_leave_empty():
+def test_traces_are_removed_with_the_phrases_they_leave_empty():
     tree = parse_tree("(VP (VBD said) (SBAR (-NONE- 0) (S (-NONE- *T*-1))) (NP (-NONE- *) (NN x)))")
     assert without_traces(tree) == parse_tree("(VP (VBD said) (NP (NN x)))")
     assert without_traces(parse_tree("(S (NP (-NONE- *)))")) is None
 
 
-def test_function_tags_go_and_tags_stay():
+def test_function_tags_are_removed_and_part_of_speech_tags_kept():
     tree = parse_tree("(S-TPC-1 (NP-SBJ=2 (PRP$ its) (-LRB- -LRB-)) (ADVP|PRT (RB up)) (-X-Y (NN-A b)))")
     assert without_functions(tree) == parse_tree("(S (NP (PRP$ its) (-LRB- -LRB-)) (ADVP|PRT (RB up)) (-X (NN-A b)))")
 
 
 @pytest.mark.parametrize("root", ["", "TOP ", "ROOT ", "S1 "])
-def test_a_root_is_replaced_or_taken_away(root):
+def test_a_root_is_replaced_or_removed(root):
     tree = parse_tree(f"({root}(S (NN a)))")
     assert with_root(tree) == parse_tree("(TOP (S (NN a)))") == with_root(parse_tree("(S (NN a))"))
     assert with_root(tree, "S1").label == "S1"
     assert without_root(tree) == parse_tree("(S (NN a))") == without_root(parse_tree("(S (NN a))"))
 
 
-def test_a_root_that_is_needed_stays():
+def test_a_necessary_root_is_kept():
     assert without_root(parse_tree("(TOP (S (NN a)) (S (NN b)))")).label == "TOP"
     assert without_root(parse_tree("(TOP (NN a))")) == parse_tree("(TOP (NN a))")
     assert without_root(parse_tree("(TOP (TOP (S (NN a))))")) == parse_tree("(S (NN a))")
     assert with_root(Tree("TOP", word="a")) == Tree("TOP", [Tree("TOP", word="a")])
 
 
-def test_cleaning_is_all_of_it():
+def test_cleaning_combines_all_steps():
     tree = parse_tree("( (S (NP-SBJ (-NONE- *)) (VP (VB Go)) (. !)) )")
     assert cleaned(tree) == parse_tree("(TOP (S (VP (VB Go)) (. !)))")
     assert cleaned(tree, root=None) == parse_tree("(S (VP (VB Go)) (. !))")
@@ -171,7 +171,7 @@ def test_the_embedded_treebank_is_clean():
         (" \n ", "t contains no tree; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(text, sentence, tmp_path):
+def test_a_mistake_is_reported_with_its_line(text, sentence, tmp_path):
     with pytest.raises(UserError) as caught:
         parse_trees(text, "t")
     assert str(caught.value) == sentence
@@ -181,7 +181,7 @@ def test_a_mistake_is_told_with_its_line(text, sentence, tmp_path):
     assert str(caught.value) == str(path) + sentence[1:]
 
 
-def test_files_that_are_missing_or_hold_no_trees(tmp_path):
+def test_missing_files_and_files_without_trees_are_rejected(tmp_path):
     write(tmp_path / "train.mrg", b"(S (NN \xff))")
     with pytest.raises(UserError, match=r"^no such file: .*trein.mrg; near it there is .*train.mrg$"):
         read_trees(tmp_path / "trein.mrg")
@@ -198,13 +198,13 @@ def test_files_that_are_missing_or_hold_no_trees(tmp_path):
         read_trees(write(tmp_path / "a.mrg", b"\xef\xbb\xbf"))
 
 
-def test_one_tree_is_not_two():
+def test_several_trees_are_rejected_where_one_is_expected():
     with pytest.raises(UserError, match=r"^expected 1 tree, found 2; parse_trees gives them all$"):
         parse_tree("(S (NN a)) (S (NN b))")
 
 
 @pytest.mark.parametrize("word", ["", "a b", "a\n"])
-def test_a_word_that_cannot_stand_between_brackets_is_not_written(word):
+def test_a_word_that_cannot_be_written_in_brackets_is_rejected(word):
     with pytest.raises(UserError) as caught:
         format_tree(Tree("NN", word=word))
     assert str(caught.value) == (
@@ -213,7 +213,7 @@ def test_a_word_that_cannot_stand_between_brackets_is_not_written(word):
 
 
 @pytest.mark.parametrize("label", ["N P", "N(", ")", "\t"])
-def test_a_label_that_cannot_stand_between_brackets_is_not_written(label):
+def test_a_label_that_cannot_be_written_in_brackets_is_rejected(label):
     with pytest.raises(UserError) as caught:
         format_tree(Tree(label, [Tree("NN", word="a")]))
     assert (
@@ -229,7 +229,7 @@ def test_only_the_root_is_written_without_a_label():
             format_tree(tree)
 
 
-def test_the_words_of_a_sentence_are_read_as_those_of_a_tree():
+def test_words_of_a_sentence_are_unescaped_like_those_of_a_tree():
     text = "a\u00a0b -LRB- c,d \t-RRB-  ."
     assert tree_words(text) == ["a\u00a0b", "(", "c,d", ")", "."]
     tree = parse_tree(f"(S {' '.join(f'(X {word})' for word in text.split(' ') if word.strip())})")

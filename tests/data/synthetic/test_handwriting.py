@@ -1,4 +1,4 @@
-"""Lines that are drawn: what is ink, what varies, and that letters can be told apart."""
+"""Lines of drawn handwriting: which pixels are ink, what varies, and that letters can be distinguished."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ PLAIN = Hand(slant=0.0, jitter=0.0, size=0.0, thickness=(1.0, 1.0))
 
 
 def test_a_stroke_is_ink_where_pixels_are_near_its_pieces() -> None:
-    """Against a hundred points on every piece."""
+    """Compared with a hundred points on every piece."""
     points = np.array([[2.0, 3.0], [9.5, 4.0], [6.0, 11.0]])
     picture = np.zeros((14, 13), np.float32)
     draw_stroke(picture, points, 1.3)
@@ -46,9 +46,9 @@ def test_a_spline_goes_through_its_points_and_is_straight_between_two() -> None:
     np.testing.assert_allclose(np.diff(line, axis=0), np.tile((points[1] - points[0]) / 4, (4, 1)), atol=1e-12)
 
 
-def test_the_same_seed_writes_the_same_line_and_another_writes_it_anew() -> None:
-    first, again, other = (render_line("three one four", seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first, again)
+def test_a_seed_determines_the_line() -> None:
+    first, same, other = (render_line("three one four", seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first, same)
     assert first.shape != other.shape or not torch.equal(first, other)
     assert first.shape[0] == 32 and first.dtype == torch.float32 and float(first.min()) == 0 and float(first.max()) == 1
     assert torch.equal(columns(first)[7], first[:, 7])
@@ -87,7 +87,7 @@ def test_slant_moves_the_tops_and_thickness_adds_ink() -> None:
     assert float(thick.sum()) > 1.5 * float(thin.sum())
 
 
-def test_letters_written_by_hand_are_nearest_to_their_own_plain_form() -> None:
+def test_most_handwritten_letters_are_nearest_to_their_own_plain_form() -> None:
     size = (32, 32)
     plain = {
         character: F.interpolate(render_line(character, hand=PLAIN)[None, None], size)[0, 0] for character in GLYPHS
@@ -96,13 +96,13 @@ def test_letters_written_by_hand_are_nearest_to_their_own_plain_form() -> None:
     for seed in range(3):
         for character in GLYPHS:
             hand = Hand(slant=0.1, jitter=0.1, size=0.05, thickness=(1.0, 1.0))
-            found = F.interpolate(render_line(character, seed=seed, hand=hand)[None, None], size)[0, 0]
-            nearest = min(plain, key=lambda other: float((plain[other] - found).square().sum()))
+            written = F.interpolate(render_line(character, seed=seed, hand=hand)[None, None], size)[0, 0]
+            nearest = min(plain, key=lambda other: float((plain[other] - written).square().sum()))
             right, total = right + (nearest == character), total + 1
     assert right / total > 0.8
 
 
-def test_lines_that_cannot_be_written_are_refused() -> None:
+def test_impossible_lines_are_rejected() -> None:
     with pytest.raises(UserError, match="there are no strokes for 'Zé'; a line may contain "):
         render_line("Zé one")
     with pytest.raises(UserError, match="a line must have 1 to 1,000 characters, not only spaces; this one has 2"):

@@ -1,4 +1,4 @@
-"""Scenes are what they say: pixels, labels, boxes and texts agree, and no training scene has what is held out."""
+"""Pixels, labels, boxes and texts of scenes agree, and no training scene shows a held-out combination."""
 
 import hashlib
 import math
@@ -47,7 +47,7 @@ def test_scenes_are_the_same_on_every_machine() -> None:
     for part in ("train", "valid", "test"):
         for scene in scenes(20, 7, part):  # type: ignore[arg-type]
             digest.update(scene.pixels().tobytes() + scene.numbers().tobytes())
-            digest.update("\n".join([paragraph(scene).text, *(told.text for told in captions(scene))]).encode())
+            digest.update("\n".join([paragraph(scene).text, *(caption.text for caption in captions(scene))]).encode())
     assert digest.hexdigest() == DIGEST
     assert scenes(5, 7) == scenes(20, 7)[:5] and scenes(5, 7) != scenes(5, 8)
 
@@ -55,20 +55,20 @@ def test_scenes_are_the_same_on_every_machine() -> None:
 DIGEST = "f7e07515afadafc8d83271216f5d2b46e85b037dafad5bd399e44faf18910263"
 
 
-def test_training_never_shows_what_is_held_out() -> None:
+def test_training_scenes_never_show_held_out_combinations() -> None:
     held_out = {pair for pairs in HELD_OUT.values() for pair in pairs}
     assert len(held_out) == 6
     train = scenes(1000, 1)
-    seen = Counter(thing.pair for scene in train for thing in scene.things)
+    pair_counts = Counter(thing.pair for scene in train for thing in scene.things)
     assert (
-        len(seen) == len(COLOURS) * len(SHAPES) - 6
-        and not held_out & set(seen)
+        len(pair_counts) == len(COLOURS) * len(SHAPES) - 6
+        and not held_out & set(pair_counts)
         and not any(scene.is_novel for scene in train)
     )
     for part, other in (("valid", "test"), ("test", "valid")):
-        drawn = scenes(400, 1, part)  # type: ignore[arg-type]
-        assert [scene.is_novel for scene in drawn] == [False, True] * 200
-        novel = {thing.pair for scene in drawn for thing in scene.things} & held_out
+        part_scenes = scenes(400, 1, part)  # type: ignore[arg-type]
+        assert [scene.is_novel for scene in part_scenes] == [False, True] * 200
+        novel = {thing.pair for scene in part_scenes for thing in scene.things} & held_out
         assert novel == set(HELD_OUT[part]) and not novel & set(HELD_OUT[other])
 
 
@@ -121,7 +121,7 @@ def test_pixels_labels_and_boxes_agree() -> None:
     assert SCENE.pixels("grey").shape == (64, 64, 1)
 
 
-def test_relations_and_places_are_those_of_the_centres() -> None:
+def test_relations_and_places_follow_from_the_centres() -> None:
     red, blue, green = SCENE.things
     assert relation_of(red, blue) == "left of" and relation_of(blue, red) == "right of"
     assert (
@@ -158,7 +158,7 @@ def test_relations_and_places_are_those_of_the_centres() -> None:
         (" . . ", False),
     ],
 )
-def test_a_text_is_true_or_not(text: str, truth: bool) -> None:
+def test_the_truth_of_a_text_about_a_scene_is_decided(text: str, truth: bool) -> None:
     assert is_true(text, SCENE) is truth
 
 
@@ -180,11 +180,11 @@ def test_mentions_are_counted_whatever_the_grammar(text: str, counts: tuple[int,
     assert objects_mentioned(text, SCENE) == Mentions(counts, others)
 
 
-def test_what_is_told_is_true_and_a_paragraph_tells_of_everything_once() -> None:
+def test_captions_are_true_and_a_paragraph_mentions_everything_once() -> None:
     for scene in [SCENE, *scenes(150, 4), *scenes(60, 4, "test", side=48)]:
-        told = captions(scene)
-        assert 1 <= len(told) <= 5 and len({each.text for each in told}) == len(told)
-        assert all(is_true(each.text, scene) for each in told)
+        texts = captions(scene)
+        assert 1 <= len(texts) <= 5 and len({each.text for each in texts}) == len(texts)
+        assert all(is_true(each.text, scene) for each in texts)
         whole = paragraph(scene)
         assert is_true(whole.text, scene)
         assert objects_mentioned(whole.text, scene) == Mentions((1,) * len(scene.things), 0)
@@ -195,16 +195,16 @@ def test_every_word_names_the_thing_it_describes() -> None:
     numbers = [number for number in first.things if number is not None]
     assert len(first.things) == len(first.words) and len(numbers) == 6
     for scene in [SCENE, *scenes(50, 5)]:
-        for told in [paragraph(scene), *captions(scene)]:
-            assert len(told.things) == len(told.words)
-            for word, number in zip(told.words, told.things, strict=True):
+        for text in [paragraph(scene), *captions(scene)]:
+            assert len(text.things) == len(text.words)
+            for word, number in zip(text.words, text.things, strict=True):
                 if number is None:
                     assert word not in (*SHAPES, *COLOURS, "small", "large")
                 else:
                     assert word in scene.things[number][:3]
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_impossible_scenes_are_rejected() -> None:
     with pytest.raises(UserError, match="unknown part of the scenes 'dev'; known: test, train, valid"):
         scenes(1, 1, "dev")  # type: ignore[arg-type]
     with pytest.raises(
@@ -215,13 +215,13 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         scenes(1, 1, side=8)
 
 
-def test_what_words_speak_of_is_found_again_in_the_text_alone() -> None:
+def test_grounding_can_be_recovered_from_the_text_alone() -> None:
     for scene in scenes(40, 5, "valid"):
-        for told in (paragraph(scene), fixed_caption(scene), *captions(scene)):
-            assert ground_text(told.text, scene) == told
+        for text in (paragraph(scene), fixed_caption(scene), *captions(scene)):
+            assert ground_text(text.text, scene) == text
 
 
-def test_a_fixed_caption_is_decided_by_what_is_shown_whatever_the_order_of_things() -> None:
+def test_a_fixed_caption_does_not_depend_on_the_order_of_things() -> None:
     assert (
         fixed_caption(SCENE).text == "a large red circle is left of a small green circle"
     )  # red comes first, then green
@@ -239,7 +239,7 @@ def test_a_fixed_caption_is_decided_by_what_is_shown_whatever_the_order_of_thing
         assert fixed_caption(scene).text == fixed_caption(turned).text and is_true(fixed_caption(scene).text, scene)
 
 
-def test_scenes_of_fixed_forms_have_one_caption_each() -> None:
+def test_scenes_with_fixed_captions_have_one_caption_each() -> None:
     parts = CAPTIONED.read(CaptionedData(corpus="scenes", size=20, forms="fixed"), 1)
     assert all(
         example.captions == (fixed_caption(example.picture).text,) for part in parts.values() for example in part

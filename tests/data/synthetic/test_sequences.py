@@ -20,12 +20,12 @@ def test_every_target_is_the_right_answer(name: str, seed: int, longest: int) ->
         assert target == ANSWERS[name](source)
 
 
-def test_lines_depend_on_name_and_seed_alone() -> None:
+def test_lines_depend_only_on_name_and_seed() -> None:
     assert synthetic_lines("copy", 9, 1, 2, 5) == synthetic_lines("copy", 9, 1, 2, 5)
     assert synthetic_lines("copy", 9, 1, 2, 5) != synthetic_lines("copy", 9, 2, 2, 5)
 
 
-def test_the_gap_of_recall_is_the_length_asked_for() -> None:
+def test_the_gap_of_recall_has_the_requested_length() -> None:
     (line,) = synthetic_lines("recall", 1, 1, 40, 40)
     assert line.source.split().count(".") == 40
 
@@ -33,12 +33,12 @@ def test_the_gap_of_recall_is_the_length_asked_for() -> None:
 @pytest.mark.parametrize(
     ("name", "places"), [("copy", [0, 1, 2]), ("reverse", [2, 1, 0]), ("sort", [1, 0, 2]), ("addition", [None] * 3)]
 )
-def test_the_place_that_a_symbol_comes_from(name: str, places: list) -> None:
+def test_right_place_is_the_source_position_of_a_symbol(name: str, places: list) -> None:
     assert [right_place(name, "b a c", step) for step in range(3)] == places
     assert right_place(name, "b a c", 3) is None
 
 
-def test_mistakes_are_one_sentence() -> None:
+def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(UserError, match="unknown synthetic corpus 'revers'; did you mean 'reverse'?"):
         synthetic_lines("revers", 1, 1, 1, 2)
     with pytest.raises(UserError, match=r"lengths go from data.shortest \(5\) to data.longest \(2\)"):
