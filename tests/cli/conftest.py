@@ -63,7 +63,7 @@ def gpt(trained: dict[str, Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def translators(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Small runs on pairs of one's own, words reversed: two of the same vocabularies, one of subwords; and one of
+    """Small translation runs that reverse words: two with the same vocabularies, one with subwords, and one with
     several languages."""
     from clew.recipes.running import run_recipe
     from tests.runs.small import pair_settings, save_many_languages

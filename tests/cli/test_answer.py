@@ -1,4 +1,4 @@
-"""`clew answer`, the evaluation of what it says, and questions from Python."""
+"""`clew answer`, the evaluation of its answers, and questions from Python."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def squad(path: Path, questions: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Trained a little, on a file in SQuAD's format."""
+    """A run trained for a few steps on a file in SQuAD's format, and the file for evaluation."""
     folder = tmp_path_factory.mktemp("answers")
     train, dev = (
         squad(folder / f"{name}.json", synthetic_questions(size, 1, 2, 9))
@@ -54,12 +54,12 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"run": folder / "run", "dev": dev}
 
 
-def test_questions_have_answers_with_their_characters(clew: Clew, facts: dict[str, Path]) -> None:
+def test_answers_give_their_characters_in_the_passage(clew: Clew, facts: dict[str, Path]) -> None:
     Path("passage.txt").write_text(PASSAGE, encoding="utf-8")
     questions = ["Where does Ada live?", "What does Bo like?"]
-    found = clew("answer", facts["run"], "--passage", "passage.txt", *questions, "--json", "--n-best", "3")
-    assert found.status == 0
-    for question, line in zip(questions, found.out.splitlines(), strict=True):
+    result = clew("answer", facts["run"], "--passage", "passage.txt", *questions, "--json", "--n-best", "3")
+    assert result.status == 0
+    for question, line in zip(questions, result.out.splitlines(), strict=True):
         fields = json.loads(line)
         assert fields["question"] == question and len(fields["n_best"]) == 3
         for span in [fields, *fields["n_best"]]:
@@ -69,15 +69,17 @@ def test_questions_have_answers_with_their_characters(clew: Clew, facts: dict[st
     assert [line.split("\t")[2] for line in lines] == questions
     assert len(clew("answer", facts["run"], "--passage", PASSAGE, questions[0], "--n-best", "4").out.splitlines()) == 4
     for threshold, answers in (("-1e6", 0), ("1e6", 2)):
-        told = clew("answer", facts["run"], "--passage", PASSAGE, *questions, "--threshold", threshold).out.splitlines()
-        assert sum(line.split("\t")[0] != "" for line in told) == answers
+        answer_lines = clew(
+            "answer", facts["run"], "--passage", PASSAGE, *questions, "--threshold", threshold
+        ).out.splitlines()
+        assert sum(line.split("\t")[0] != "" for line in answer_lines) == answers
     run = library.load(facts["run"])
     answered = run.answer(questions, PASSAGE, n_best=3)
     assert [each.text for each in answered] == [line.split("\t")[0].replace(". Bo", ".\nBo") for line in lines]
     assert str(run.answer(questions[0], PASSAGE)) == answered[0].text
 
 
-def test_a_file_is_answered_and_scored_as_its_official_form_would_be(clew: Clew, facts: dict[str, Path]) -> None:
+def test_a_file_is_answered_and_scored_as_its_official_output(clew: Clew, facts: dict[str, Path]) -> None:
     assert clew("answer", facts["run"], "--file", facts["dev"], "--official", "--out", "predictions.json").out == ""
     texts = json.loads(Path("predictions.json").read_text(encoding="utf-8"))
     examples = synthetic_questions(20, 1, 2, 9)
@@ -97,7 +99,7 @@ def test_a_file_is_answered_and_scored_as_its_official_form_would_be(clew: Clew,
     assert described.endswith(f"clew train answer data.train={facts['dev']} transfer.from=RUN\n")
 
 
-def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[str, Path]) -> None:
+def test_questions_without_an_answer_are_rejected_in_one_line(clew: Clew, facts: dict[str, Path]) -> None:
     run = facts["run"]
     assert_refused(
         clew("answer", run, "Where?"),
@@ -147,7 +149,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
         library.load(run).answer("Where?", "")
 
 
-def test_questions_from_python_are_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_accepts_questions_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     rows = [
         (each.question, each.passage, *(() if not each.answers else each.answers[0]))

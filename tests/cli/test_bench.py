@@ -12,7 +12,7 @@ from tests.cli.conftest import Clew
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Two workloads of nothing, timed by a clock of their own: 2 and 3 seconds beside peers of 1 and 4."""
+    """Two fake workloads on a fake clock, of 2 and 3 seconds; their peers take 1 and 4 seconds."""
     clock = Clock()
     monkeypatch.setattr("clew.bench.measuring.clock_of", lambda setting: clock)
     monkeypatch.setitem(WORKLOADS, "fake-a", fake_workload(clock, "fake-a", clew=[2.0], plain=[1.0]))
@@ -21,8 +21,8 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_workloads_are_listed(clew: Clew) -> None:
-    found = clew("bench", "--list")
-    assert found.status == 0 and all(name in found.out for name in WORKLOADS)
+    result = clew("bench", "--list")
+    assert result.status == 0 and all(name in result.out for name in WORKLOADS)
     (line,) = clew("bench", "--list", "lstm-train", "--json").out.splitlines()
     assert json.loads(line)["peers"] == ["nn.LSTM"]
 
@@ -42,28 +42,26 @@ def test_workloads_are_listed(clew: Clew) -> None:
         (["--check", "no.json"], "no.json: No such file or directory"),
     ],
 )
-def test_mistakes_are_one_line(clew: Clew, arguments: list[str], message: str) -> None:
-    found = clew("bench", *arguments)
-    assert found.status == 2 and message in found.err.splitlines()[-1] and found.out == ""
+def test_mistakes_are_reported_in_one_line(clew: Clew, arguments: list[str], message: str) -> None:
+    result = clew("bench", *arguments)
+    assert result.status == 2 and message in result.err.splitlines()[-1] and result.out == ""
 
 
 def test_medians_and_ratios_are_shown(clew: Clew, fakes: Clock) -> None:
-    found = clew("bench", "fake-*", "--device", "cpu")
-    assert found.status == 0
-    ours, plain, another = (line.split() for line in found.out.split("fake-b")[1].splitlines()[2:5])
+    result = clew("bench", "fake-*", "--device", "cpu")
+    assert result.status == 0
+    ours, plain, another = (line.split() for line in result.out.split("fake-b")[1].splitlines()[2:5])
     assert ours[:3] == ["clew", "33", "3,000.0"]
     assert plain[:3] == ["plain", "25", "4,000.0"] and " ".join(plain[4:]) == "0.75 (0.75 to 0.75)"
     assert " ".join(another[4:]) == "0.50 (0.50 to 0.50)"
 
 
-def test_a_profile_names_what_each_side_spends_its_time_on(
-    clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spent = [KernelTime("a kernel" + "s" * 200, 2.0, 0.0015), KernelTime("others", 1.0, 0.0)]
-    monkeypatch.setattr("clew.bench.measuring.profile_call", lambda call, device, wait: spent)
-    shown = clew("bench", "fake-a", "--device", "cpu", "--profile").out
-    assert "clew spends its time on" in shown and "plain spends its time on" in shown
-    line = next(line for line in shown.splitlines() if line.startswith("a kernel"))
+def test_a_profile_names_the_kernels_of_each_side(clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = [KernelTime("a kernel" + "s" * 200, 2.0, 0.0015), KernelTime("others", 1.0, 0.0)]
+    monkeypatch.setattr("clew.bench.measuring.profile_call", lambda call, device, wait: kernels)
+    output = clew("bench", "fake-a", "--device", "cpu", "--profile").out
+    assert "clew spends its time on" in output and "plain spends its time on" in output
+    line = next(line for line in output.splitlines() if line.startswith("a kernel"))
     assert line.endswith("2  1.50") and "..." in line and len(line) < 130
     (record,) = (
         json.loads(line) for line in clew("bench", "fake-a", "--device", "cpu", "--profile", "--json").out.splitlines()
@@ -72,7 +70,7 @@ def test_a_profile_names_what_each_side_spends_its_time_on(
     assert "profiles" not in json.loads(clew("bench", "fake-a", "--device", "cpu", "--json").out)
 
 
-def test_json_has_a_line_a_workload_with_sides_and_ratios(clew: Clew, fakes: Clock) -> None:
+def test_json_has_one_line_per_workload_with_sides_and_ratios(clew: Clew, fakes: Clock) -> None:
     lines = [json.loads(line) for line in clew("bench", "fake-*", "--json", "--device", "cpu").out.splitlines()]
     assert [line["workload"] for line in lines] == ["fake-a", "fake-b"]
     first = lines[0]
@@ -95,45 +93,49 @@ def test_json_has_a_line_a_workload_with_sides_and_ratios(clew: Clew, fakes: Clo
     assert first["ratios"] == [{"peer": "plain", "ratio": 2.0, "low": 2.0, "high": 2.0}]
 
 
-def test_a_check_fails_with_a_sentence_after_a_second_try(clew: Clew, fakes: Clock) -> None:
+def test_a_check_fails_only_after_a_second_measurement(clew: Clew, fakes: Clock) -> None:
     content = {"cpu": {"factor": 1.5, "ratios": {"fake-a": {"plain": 1.2}, "fake-b": {"plain": 0.7}}}}
     Path("ratios.json").write_text(json.dumps(content))
-    found = clew("bench", "fake-*", "--check", "ratios.json", "--device", "cpu")
-    assert found.status == 1
-    assert "fake-a is above the recorded ratio; measuring again" in found.err
+    result = clew("bench", "fake-*", "--check", "ratios.json", "--device", "cpu")
+    assert result.status == 1
+    assert "fake-a is above the recorded ratio; measuring again" in result.err
     assert (
-        found.err.splitlines()[-1]
+        result.err.splitlines()[-1]
         == "clew: fake-a takes 2.00 times as long as plain; the recorded ratio is 1.20, and more than 1.5 times that"
         " (1.80) is a regression"
     )
-    assert "fake-b takes" not in found.err
+    assert "fake-b takes" not in result.err
     assert clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu").status == 0
 
 
-def test_a_workload_behind_check_is_no_file(clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_after_check_is_not_taken_for_a_file(
+    clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("ratios.json").write_text(json.dumps({"cpu": {"ratios": {"fake-a": {"plain": 1.0}}}}))
     monkeypatch.setattr("clew.bench.recorded.RECORDED", Path("ratios.json"))
-    found = clew("bench", "--device", "cpu", "--check", "fake-a")
-    assert found.status == 1 and "fake-a takes 2.00 times as long as plain" in found.err and "fake-b" not in found.out
+    result = clew("bench", "--device", "cpu", "--check", "fake-a")
+    assert (
+        result.status == 1 and "fake-a takes 2.00 times as long as plain" in result.err and "fake-b" not in result.out
+    )
 
 
-def test_what_is_recorded_passes_its_own_check(clew: Clew, fakes: Clock) -> None:
+def test_recorded_ratios_pass_their_own_check(clew: Clew, fakes: Clock) -> None:
     assert clew("bench", "fake-a", "--record", "ratios.json", "--device", "cpu").status == 0
     assert clew("bench", "fake-a", "--check", "ratios.json", "--device", "cpu").status == 0
-    found = clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu")
-    assert found.status == 0 and "fake-b: no ratio is recorded for cpu" in found.err
+    result = clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu")
+    assert result.status == 0 and "fake-b: no ratio is recorded for cpu" in result.err
 
 
-def test_the_plot_is_a_picture_with_every_name_in_it(clew: Clew, fakes: Clock) -> None:
+def test_the_plot_names_every_workload_and_peer(clew: Clew, fakes: Clock) -> None:
     assert clew("bench", "fake-*", "--plot", "ratios.svg", "--device", "cpu").status == 0
     words = {text.strip() for text in ElementTree.parse("ratios.svg").getroot().itertext()}
     assert {"fake-a, plain", "fake-b, plain", "fake-b, another", "0.75", "Time compared with peers"} <= words
 
 
-def test_a_quick_workload_really_runs(clew: Clew) -> None:
-    found = clew("bench", "--quick", "lstm-decode-1", "--json", "--device", "cpu")
-    assert found.status == 0
-    record = json.loads(found.out)
+def test_a_quick_workload_runs(clew: Clew) -> None:
+    result = clew("bench", "--quick", "lstm-decode-1", "--json", "--device", "cpu")
+    assert result.status == 0
+    record = json.loads(result.out)
     assert record["form"] == "cpu-quick" and [side["side"] for side in record["sides"]] == ["clew", "nn.LSTM loop"]
     assert all(side["median"] > 0 and side["rounds"] >= 5 and side["share_of_floor"] > 0 for side in record["sides"])
     assert record["roofline"]["flops_per_second"] > 0 and record["ratios"][0]["ratio"] > 0

@@ -34,24 +34,24 @@ def elmo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_run_is_loaded_and_scored_as_it_was_when_it_was_best(clew: Clew, elmo: Path) -> None:
+def test_a_loaded_run_repeats_its_best_validation_loss(clew: Clew, elmo: Path) -> None:
     records = [json.loads(line) for line in (elmo / "metrics.jsonl").read_text().splitlines()]
     best = min(record["valid.loss"] for record in records if "valid.loss" in record)
-    (found,) = (json.loads(line) for line in clew("evaluate", elmo, "--device", "cpu", "--json").out.splitlines())
-    assert found["loss"] == pytest.approx(best, rel=1e-5)
-    assert found["loss"] == pytest.approx((found["forward_loss"] + found["backward_loss"]) / 2, rel=1e-6)
-    assert found["loss"] < 2.7  # of log(20) for 20 words
-    assert found["baseline_kneser_ney"] < 20  # the same words, so that the two compare
+    (scores,) = (json.loads(line) for line in clew("evaluate", elmo, "--device", "cpu", "--json").out.splitlines())
+    assert scores["loss"] == pytest.approx(best, rel=1e-5)
+    assert scores["loss"] == pytest.approx((scores["forward_loss"] + scores["backward_loss"]) / 2, rel=1e-6)
+    assert scores["loss"] < 2.7  # below log(20), the loss of a uniform guess among 20 words
+    assert scores["baseline_kneser_ney"] < 20  # over the same words, so the two are comparable
 
 
-def test_a_file_is_scored_too(clew: Clew, elmo: Path, tmp_path: Path) -> None:
+def test_a_file_and_standard_input_score_alike(clew: Clew, elmo: Path, tmp_path: Path) -> None:
     text = write_text(tmp_path, "the ball of thread was small and red.\n")
     by_file, by_stream = clew("evaluate", elmo, text), clew("evaluate", elmo, "-", stdin=text.read_text())
     assert by_file.status == by_stream.status == 0
     assert "forward" in by_file.out and by_file.out.replace(str(text), "-") == by_stream.out
 
 
-def test_what_it_does_not_do_is_told(clew: Clew, elmo: Path) -> None:
+def test_unsupported_verbs_and_settings_are_rejected(clew: Clew, elmo: Path) -> None:
     assert clew("generate", elmo).err.endswith("which cannot generate; use `clew evaluate`\n")
     predicted = clew("predict", elmo, stdin="the ball\n")
     assert predicted.status == 2 and f"other runs use its vectors with embedding.from={elmo}" in predicted.err
@@ -62,18 +62,15 @@ def test_what_it_does_not_do_is_told(clew: Clew, elmo: Path) -> None:
     )
     gpt = clew("train", "text-elmo", f"data.train={elmo.parent / 'story.txt'}", "model.family=gpt")
     assert gpt.status == 2
-    assert (
-        "needs a body that reads in two directions that never meet, which a gpt does not; these would do: elmo\n"
-        in gpt.err
-    )
+    assert "needs a body that reads in two directions that never meet, which a gpt does not; use elmo\n" in gpt.err
 
 
 def test_every_part_is_described(clew: Clew, elmo: Path) -> None:
-    found = clew("describe", elmo).out
-    assert "CharacterCNN" in found and "ProjectedLSTM" in found and "backward_layer" in found
+    description = clew("describe", elmo).out
+    assert "CharacterCNN" in description and "ProjectedLSTM" in description and "backward_layer" in description
 
 
-def test_the_text_of_a_treebank_is_its_words_a_sentence_a_line() -> None:
+def test_the_text_of_a_treebank_has_one_sentence_per_line() -> None:
     parts = {name: "".join(text) for name, text in find_texts(config_of("ewt-elmo").data).items()}
     assert list(parts) == ["train", "valid", "test"]
     sentences = read_corpus("ewt-sample")

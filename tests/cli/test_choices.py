@@ -14,42 +14,43 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "pretraining.md"
 CHOICES = ("--choices", "1=small,0=tall")
 
 
-def test_a_language_model_takes_the_likeliest_choice(clew: Clew, gpt: Path) -> None:
-    found = clew("classify", gpt, *CHOICES, stdin="the old\n\na girl\tand him\n")
-    assert found.status == 0 and found.err == ""
-    first, empty, last = found.out.splitlines()
+def test_a_language_model_chooses_the_likeliest_label(clew: Clew, gpt: Path) -> None:
+    result = clew("classify", gpt, *CHOICES, stdin="the old\n\na girl\tand him\n")
+    assert result.status == 0 and result.err == ""
+    first, empty, last = result.out.splitlines()
     assert empty == "" and first.split("\t")[2] == "the old" and last.split("\t")[2] == "a girl and him"
     run = library.load(gpt)
     chosen = run.choose("the old", {"1": "small", "0": "tall"})
     assert first.split("\t")[:2] == [chosen.label, f"{chosen.probabilities[chosen.label]:.4f}"]
     assert clew("classify", gpt, "the old", *CHOICES).out == f"{first}\n"
-    told = json.loads(clew("classify", gpt, *CHOICES, "--json", stdin="the old").out)
-    assert told["log_probs"] == chosen.log_probs and told["left_out"] == 0 and told["label"] == chosen.label
+    record = json.loads(clew("classify", gpt, *CHOICES, "--json", stdin="the old").out)
+    assert record["log_probs"] == chosen.log_probs and record["left_out"] == 0 and record["label"] == chosen.label
     assert run.choose(["", "the old"], ["small", "tall"], calibrate=True)[0] is None
-    other = clew("classify", gpt, *CHOICES, "--template", "{second}? {text} {choice}", stdin="the old\tman\n")
+    with_template = clew("classify", gpt, *CHOICES, "--template", "{second}? {text} {choice}", stdin="the old\tman\n")
     pair = run.choose([("the old", "man")], {"1": "small", "0": "tall"}, template="{second}? {text} {choice}")[0]
-    assert other.out.split("\t")[0] == pair.label and pair.second == "man"
+    assert with_template.out.split("\t")[0] == pair.label and pair.second == "man"
 
 
-def test_texts_that_were_cut_are_told(clew: Clew, gpt: Path) -> None:
-    found = clew("classify", gpt, *CHOICES, stdin="and the small " * 40)
+def test_truncated_texts_are_reported(clew: Clew, gpt: Path) -> None:
+    result = clew("classify", gpt, *CHOICES, stdin="and the small " * 40)
     assert (
-        found.err == "1 of the texts are longer than the 32 tokens that the model can read; only their ends were read\n"
+        result.err
+        == "1 of the texts are longer than the 32 tokens that the model can read; only their ends were read\n"
     )
 
 
 def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> None:
     Path("some.csv").write_text("review,kind\nthe old,1\nthe young,0\nthe king and the,1\n")
     columns = ("data.text=review", "data.label=kind")
-    found = clew(
+    result = clew(
         "evaluate", gpt, "some.csv", *CHOICES, *columns, "--json", "--out", "out.jsonl", "--normalise", "tokens"
     )
-    told = json.loads(found.out)
+    scores = json.loads(result.out)
     right = library.load(gpt).choose(
         ["the old", "the young", "the king and the"], {"1": "small", "0": "tall"}, normalise="tokens"
     )
     share = 100 * sum(each.label == gold for each, gold in zip(right, "101", strict=True)) / 3
-    assert told["examples"] == 3 and abs(told["accuracy"] - share) < 1e-9
+    assert scores["examples"] == 3 and abs(scores["accuracy"] - share) < 1e-9
     assert [json.loads(line)["prediction"] for line in Path("out.jsonl").read_text().splitlines()] == [
         each.label for each in right
     ]
@@ -57,7 +58,7 @@ def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> No
     assert text.out.startswith("some.csv: loss ") and "accuracy" in text.out
 
 
-def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
+def test_invalid_choices_are_rejected(clew: Clew, gpt: Path) -> None:
     assert_refused(
         clew("classify", gpt, stdin="x"),
         "--choices is needed, because a language model was not trained to classify; give some, e.g. --choices good,bad",

@@ -30,7 +30,7 @@ ROWS = [(f"my parcel {n} is late", "delivery") for n in range(10)] + [
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Trained a little: on a table, on two texts together, on several labels, on numbers."""
+    """Runs trained for a few steps: on a table, on pairs of texts, on several labels, and on numbers."""
     folder = tmp_path_factory.mktemp("classifiers")
     tickets = "".join(f'{number},"{text},\nthanks",{label}\n' for number, (text, label) in enumerate(ROWS))
     (folder / "tickets.csv").write_text("id,body,queue\n" + tickets, encoding="utf-8")
@@ -51,11 +51,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in ("tickets", *lists, "tickets.csv")}
 
 
-def test_a_line_has_its_label_its_probability_and_itself(clew: Clew, runs: dict[str, Path]) -> None:
+def test_a_line_shows_the_label_its_probability_and_the_text(clew: Clew, runs: dict[str, Path]) -> None:
     lines = "my parcel is late\n\nI paid\ttoo often\n"
-    found = clew("classify", runs["tickets"], stdin=lines)
-    assert found.status == 0 and found.err == ""
-    first, empty, last = found.out.splitlines()
+    result = clew("classify", runs["tickets"], stdin=lines)
+    assert result.status == 0 and result.err == ""
+    first, empty, last = result.out.splitlines()
     assert (
         empty == ""
         and first.split("\t")[::2] == ["delivery", "my parcel is late"]
@@ -71,18 +71,18 @@ def test_a_line_has_its_label_its_probability_and_itself(clew: Clew, runs: dict[
     Path("lines.txt").write_text(lines, encoding="utf-8")
     assert (
         clew("classify", runs["tickets"], "--file", "lines.txt").out
-        == found.out
+        == result.out
         == clew("predict", runs["tickets"], "lines.txt").out
     )
     assert clew("classify", runs["tickets"], stdin="") == (0, "", "")
 
 
-def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew, runs: dict[str, Path]) -> None:
-    found = clew("classify", runs["tickets"], "--file", runs["tickets.csv"])
-    rows = [line.split("\t") for line in found.out.splitlines()]
+def test_columns_of_a_table_default_to_those_of_training(clew: Clew, runs: dict[str, Path]) -> None:
+    result = clew("classify", runs["tickets"], "--file", runs["tickets.csv"])
+    rows = [line.split("\t") for line in result.out.splitlines()]
     assert len(rows) == 20 and rows[0][2] == "my parcel 0 is late, thanks"
     assert [row[0] for row in rows] == [label for _, label in ROWS]
-    assert found.out == clew("predict", runs["tickets"], runs["tickets.csv"]).out
+    assert result.out == clew("predict", runs["tickets"], runs["tickets.csv"]).out
     Path("more.jsonl").write_text('{"message": "I paid"}\n{"message": "a parcel"}\n', encoding="utf-8")
     assert clew("classify", runs["tickets"], "--file", "more.jsonl", "--text", "message").out.startswith("billing\t")
     assert_refused(
@@ -95,7 +95,7 @@ def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew,
     )
 
 
-def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> None:
+def test_an_empty_cell_gives_an_empty_line(clew: Clew, runs: dict[str, Path]) -> None:
     Path("holes.csv").write_text("id,body\n1,I paid\n2,\n3,a parcel\n", encoding="utf-8")
     assert [
         line.split("\t")[0] for line in clew("classify", runs["tickets"], "--file", "holes.csv").out.splitlines()
@@ -107,10 +107,10 @@ def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> N
     Path("holes.jsonl").write_text(
         '{"text": "I paid", "second": null}\n{"text": "I paid", "second": "is it?"}\n', encoding="utf-8"
     )
-    found = [
+    records = [
         json.loads(line) for line in clew("classify", runs["pairs"], "--file", "holes.jsonl", "--json").out.splitlines()
     ]
-    assert [each["label"] for each in found] == [None, "billing"]
+    assert [each["label"] for each in records] == [None, "billing"]
     Path("zero.jsonl").write_text('{"body": 0}\n', encoding="utf-8")
     assert clew("classify", runs["tickets"], "--file", "zero.jsonl").out.endswith("\t0\n")
     Path("wide.csv").write_text("id,body\n1,I paid,twice\n", encoding="utf-8")
@@ -119,15 +119,15 @@ def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> N
     assert refused.err.endswith("; fix it\n")
 
 
-def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str, Path]) -> None:
-    found = clew("classify", runs["pairs"], stdin="my parcel is late\tis it?\n\n")
-    assert re.fullmatch(r"delivery\t[\d.]+\tmy parcel is late\tis it\?\n\n", found.out)
+def test_two_texts_are_separated_by_a_tab(clew: Clew, runs: dict[str, Path]) -> None:
+    result = clew("classify", runs["pairs"], stdin="my parcel is late\tis it?\n\n")
+    assert re.fullmatch(r"delivery\t[\d.]+\tmy parcel is late\tis it\?\n\n", result.out)
     assert_refused(
         clew("classify", runs["pairs"], stdin="a\tb\nc\n"),
         f"standard input, line 2: {runs['pairs']} reads text and second together, in one line with a tab between"
         " them; found 1",
     )
-    assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == found.out.removesuffix(
+    assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == result.out.removesuffix(
         "\n"
     )
     assert_refused(
@@ -141,39 +141,39 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
     )
 
 
-def test_what_can_be_done_next_is_a_command_of_one_line_that_works(clew: Clew, runs: dict[str, Path]) -> None:
+def test_the_suggested_next_command_works(clew: Clew, runs: dict[str, Path]) -> None:
     rows = "".join(f'"{text}\n{"and so on " * 20}",is it?,{label}\n' for text, label in ROWS)
     Path("pairs.csv").write_text("text,second,label\n" + rows, encoding="utf-8")
     settings = ["data.train=pairs.csv", "data.second=second", *SMALL]
     trained = clew("train", "classify", *settings)
     assert "\nsecond:  is it?\n" in trained.out
-    (used,) = re.findall(r"^next:  (.*)$", trained.err, re.MULTILINE)
+    (suggested,) = re.findall(r"^next:  (.*)$", trained.err, re.MULTILINE)
     first, second = re.fullmatch(
-        r"printf '%s\\t%s\\n' '([^']*)' '([^']*)' \| clew classify runs/classify", used
+        r"printf '%s\\t%s\\n' '([^']*)' '([^']*)' \| clew classify runs/classify", suggested
     ).groups()  # type: ignore[union-attr]
     assert len(first) <= 100 and second == "is it?"
     assert clew("classify", "runs/classify", stdin=f"{first}\t{second}\n").status == 0
-    again = clew("train", "classify", "--resume").err.splitlines()[-1].split()
-    assert again[:3] == ["clew", "train", "classify"] and {*settings, "model.num_layers=2"} - {*SMALL} <= {*again}
+    loaded = clew("train", "classify", "--resume").err.splitlines()[-1].split()
+    assert loaded[:3] == ["clew", "train", "classify"] and {*settings, "model.num_layers=2"} - {*SMALL} <= {*loaded}
 
 
-def test_several_labels_and_numbers_come_out(clew: Clew, runs: dict[str, Path]) -> None:
-    labels, sure, _ = clew("classify", runs["several"], stdin="I paid 3 times\n").out.split("\t")
-    assert set(labels.split("|")) == {"billing", "ticket"} and len(sure.split("|")) == 2
+def test_several_labels_and_numbers_are_predicted(clew: Clew, runs: dict[str, Path]) -> None:
+    labels, probabilities, _ = clew("classify", runs["several"], stdin="I paid 3 times\n").out.split("\t")
+    assert set(labels.split("|")) == {"billing", "ticket"} and len(probabilities.split("|")) == 2
     number, text = clew("classify", runs["numbers"], stdin="I paid 3 times\n").out.split("\t")
     assert 0 < float(number) < 6 and text == "I paid 3 times\n"
     scored = json.loads(clew("evaluate", runs["numbers"], "--json").out)
     assert scored["baseline_mean_error"] > 0 and "baseline_naive_bayes" not in scored
 
 
-def test_the_evaluation_has_labels_confusions_and_the_worst_predictions(clew: Clew, runs: dict[str, Path]) -> None:
+def test_evaluation_shows_labels_confusions_and_worst_predictions(clew: Clew, runs: dict[str, Path]) -> None:
     Path("test.csv").write_text(
         "body,queue\nmy parcel,billing\nI paid 4 times,billing\nI paid,delivery\n", encoding="utf-8"
     )
-    found = clew("evaluate", runs["tickets"], "test.csv", "--errors", 5)
-    assert re.search(r"^label +precision +recall +F1 +support$", found.out, re.MULTILINE)
-    assert re.search(r"^gold \\ predicted  billing  delivery\nbilling +1 +1\ndelivery +1 +0$", found.out, re.MULTILINE)
-    rows = [line.split("\t") for line in found.out[found.out.index("id\t") :].splitlines()[1:]]
+    result = clew("evaluate", runs["tickets"], "test.csv", "--errors", 5)
+    assert re.search(r"^label +precision +recall +F1 +support$", result.out, re.MULTILINE)
+    assert re.search(r"^gold \\ predicted  billing  delivery\nbilling +1 +1\ndelivery +1 +0$", result.out, re.MULTILINE)
+    rows = [line.split("\t") for line in result.out[result.out.index("id\t") :].splitlines()[1:]]
     assert {row[0]: row[1:3] for row in rows} == {
         "test.csv:2": ["billing", "delivery"],
         "test.csv:4": ["delivery", "billing"],
@@ -184,39 +184,39 @@ def test_the_evaluation_has_labels_confusions_and_the_worst_predictions(clew: Cl
     assert "no prediction is wrong" in clew("evaluate", runs["tickets"], "--errors", 5).out
 
 
-def test_the_lists_of_runs_have_the_measure_of_the_best_evaluation(clew: Clew, runs: dict[str, Path]) -> None:
+def test_lists_of_runs_show_the_measure_of_the_best_evaluation(clew: Clew, runs: dict[str, Path]) -> None:
     assert re.search(r"valid accuracy \d+\.\d\d ", clew("runs", runs["tickets"]).out)
     assert re.search(r"valid micro_f1 \d+\.\d\d ", clew("runs", runs["several"]).out)
     assert "valid accuracy" in clew("compare", runs["tickets"], runs["pairs"]).out.splitlines()[0]
 
 
-def test_a_loaded_run_tells_what_the_trained_one_told(clew: Clew) -> None:
+def test_a_loaded_run_predicts_as_the_trained_one(clew: Clew) -> None:
     texts = ["my parcel", "I paid , I paid", "never seen"]
     other = {"delivery": "billing", "billing": "delivery"}
-    doubtful = [(text, label if number % 3 else other[label]) for number, (text, label) in enumerate(ROWS)]
-    run = library.train("classify", *SMALL, data=doubtful, out="run", quiet=True)
-    again = library.load("run", device="cpu")
-    assert again.classify(texts) == run.classify(texts)
-    assert float(again.task.answer.temperature) == float(run.task.answer.temperature) != 1
+    noisy = [(text, label if number % 3 else other[label]) for number, (text, label) in enumerate(ROWS)]
+    run = library.train("classify", *SMALL, data=noisy, out="run", quiet=True)
+    loaded = library.load("run", device="cpu")
+    assert loaded.classify(texts) == run.classify(texts)
+    assert float(loaded.task.answer.temperature) == float(run.task.answer.temperature) != 1
     tagged = [(text.split(), ["B-" + label, *["O"] * (len(text.split()) - 1)]) for text, label in ROWS]
     tagger = library.train("tag", *SMALL, "embedding.dim=8", data=tagged, out="tagger", quiet=True)
     assert library.load("tagger", device="cpu").tag(texts) == tagger.tag(texts)
 
 
-def test_a_temperature_that_is_not_used_is_told_in_the_log(clew: Clew) -> None:
-    """All validation texts are told right and surely; a temperature that doubts them makes both numbers worse."""
+def test_a_rejected_temperature_is_logged(clew: Clew) -> None:
+    """Every validation text is classified correctly and with confidence, so a temperature makes calibration worse."""
     Path("tickets.csv").write_text(
         "body,queue\n" + "".join(f"{text},{label}\n" for text, label in ROWS), encoding="utf-8"
     )
-    found = clew(
+    result = clew(
         "train", "classify", "data.train=tickets.csv", "data.text=body", "data.label=queue", *SMALL, "--out", "run"
     )
-    assert found.status == 0, found.err
-    assert "probabilities are not calibrated: the temperature " in found.err
+    assert result.status == 0, result.err
+    assert "probabilities are not calibrated: the temperature " in result.err
     assert float(library.load("run", device="cpu").task.answer.temperature) == 1
 
 
-def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: dict[str, Path]) -> None:
+def test_a_run_trained_on_lists_is_loaded_and_evaluated(clew: Clew, runs: dict[str, Path]) -> None:
     run = library.load(runs["pairs"])
     assert run.classify([("my parcel is late", "is it?")])[0].label == "delivery"
     with pytest.raises(UserError, match=r"text 1: .*pairs takes text and second together; give them in a tuple"):
@@ -226,7 +226,7 @@ def test_a_run_on_lists_is_evaluated_and_loaded_as_any_other(clew: Clew, runs: d
         library.load(runs["tickets"]).classify(["", ("a", "b")])
 
 
-def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
+def test_only_texts_are_classified(runs: dict[str, Path]) -> None:
     run = library.load(runs["tickets"])
     with pytest.raises(UserError, match="expected a text, or a list of texts, found None"):
         run.classify(None)  # type: ignore[arg-type]
@@ -266,14 +266,14 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
         ),
     ],
 )
-def test_a_list_that_cannot_be_learnt_from_is_refused(
+def test_invalid_lists_of_examples_are_rejected(
     clew: Clew, recipe: str, settings: list[str], data: Any, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
         library.train(recipe, *settings, data=data)
 
 
-def test_mistakes_in_a_table_are_one_line(clew: Clew) -> None:
+def test_mistakes_in_a_table_are_reported_in_one_line(clew: Clew) -> None:
     rows = "".join(f"{text},{label}\n" for text, label in ROWS)
     for text, settings, sentence in [
         (rows + '"open,billing\n', [], "t.csv:22: a quote opens in the record that begins here and does not close"),
@@ -315,11 +315,11 @@ def test_the_code_of_the_guide_runs(
     assert first.split(" ")[0] in ("delivery", "billing") and several.count("'") == 4 and last == "delivery"
 
 
-def test_options_of_predict_stand_anywhere_and_a_text_is_told_from_a_file(clew: Clew, runs: dict[str, Path]) -> None:
+def test_options_of_predict_may_stand_anywhere_and_texts_differ_from_files(clew: Clew, runs: dict[str, Path]) -> None:
     Path("lines.txt").write_text("my parcel is late\n", encoding="utf-8")
-    found = clew("predict", runs["tickets"], "lines.txt", "--json").out
+    predictions = clew("predict", runs["tickets"], "lines.txt", "--json").out
     assert (
-        found
+        predictions
         == clew("predict", "--json", runs["tickets"], "lines.txt").out
         == clew("predict", runs["tickets"], "--json", "lines.txt").out
     )
@@ -341,15 +341,15 @@ def test_options_of_predict_stand_anywhere_and_a_text_is_told_from_a_file(clew: 
     assert clew("predict", runs["tickets"], "").out == "\n"
 
 
-def test_a_pair_without_one_of_its_texts_is_blank_wherever_it_stands(clew: Clew, runs: dict[str, Path]) -> None:
-    run, whole = library.load(runs["pairs"]), clew("classify", runs["pairs"], "a", "--second", "b").out
+def test_a_pair_with_an_empty_text_gives_an_empty_answer(clew: Clew, runs: dict[str, Path]) -> None:
+    run, complete = library.load(runs["pairs"]), clew("classify", runs["pairs"], "a", "--second", "b").out
     Path("pairs.csv").write_text("text,second,label\na,,x\na,b,x\n,b,x\n", encoding="utf-8")
-    assert clew("classify", runs["pairs"], "--file", "pairs.csv").out == f"\n{whole}\n"
-    assert clew("classify", runs["pairs"], stdin="a\t\na\tb\n\tb\n").out == f"\n{whole}\n"
+    assert clew("classify", runs["pairs"], "--file", "pairs.csv").out == f"\n{complete}\n"
+    assert clew("classify", runs["pairs"], stdin="a\t\na\tb\n\tb\n").out == f"\n{complete}\n"
     assert clew("classify", runs["pairs"], "a", "--second", "").out == "\n"
     assert run.classify([("a", ""), ("a", "b"), ("", "b")]) == [None, *run.classify([("a", "b")]), None]
 
 
-def test_choices_are_for_language_models(runs: dict[str, Path]) -> None:
+def test_a_classifier_takes_no_choices(runs: dict[str, Path]) -> None:
     with pytest.raises(UserError, match="^unknown field 'choices'; known: none$"):
         library.load(runs["tickets"]).choose("a", ["x", "y"])

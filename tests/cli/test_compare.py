@@ -41,10 +41,10 @@ def cells(clew: Clew) -> None:
 
 
 @pytest.mark.usefixtures("cells")
-def test_groups_are_ranked_tested_and_told_apart(clew: Clew) -> None:
-    found = clew("compare", "runs")
-    assert (found.status, found.err) == (0, "")
-    header, *lines = found.out.splitlines()
+def test_groups_are_ranked_and_tested_and_their_differences_shown(clew: Clew) -> None:
+    result = clew("compare", "runs")
+    assert (result.status, result.err) == (0, "")
+    header, *lines = result.out.splitlines()
     assert header.split() == ["#", "group", "n", "valid", "loss", "valid", "perplexity", "p", "test"]
     assert lines[0].split() == ["1", "cell=gru", "3", "1.5500", "±", "0.0100", "2.93", "±", "0.02", "reference"]
     assert lines[1].split()[:2] == ["2", "cell=lstm"] and lines[1].endswith("0.021  Welch, 3 and 3 seeds")
@@ -57,9 +57,9 @@ def test_groups_are_ranked_tested_and_told_apart(clew: Clew) -> None:
 
 
 @pytest.mark.usefixtures("cells")
-def test_the_first_group_can_be_what_others_are_tested_against(clew: Clew) -> None:
-    given = ["runs/cell=elman-seed=1", "runs/cell=elman-seed=2", "runs/cell=gru-*"]
-    rows = [json.loads(line) for line in clew("compare", *given, "--against", "first", "--json").out.splitlines()]
+def test_the_first_group_can_be_the_reference(clew: Clew) -> None:
+    runs = ["runs/cell=elman-seed=1", "runs/cell=elman-seed=2", "runs/cell=gru-*"]
+    rows = [json.loads(line) for line in clew("compare", *runs, "--against", "first", "--json").out.splitlines()]
     assert [(row["group"], row.get("against")) for row in rows] == [("cell=gru", "cell=elman"), ("cell=elman", None)]
     assert rows[0]["test"] == "Welch" and rows[0]["over"] == "3 and 2 seeds" and rows[0]["p"] < 0.01
     assert rows[0]["mean"]["valid.loss"] == pytest.approx(1.55) and rows[0]["spread"]["valid.loss"] == pytest.approx(
@@ -69,39 +69,39 @@ def test_the_first_group_can_be_what_others_are_tested_against(clew: Clew) -> No
 
 
 @pytest.mark.usefixtures("cells")
-def test_predictions_make_it_a_paired_bootstrap(clew: Clew) -> None:
+def test_predictions_enable_a_paired_bootstrap(clew: Clew) -> None:
     for cell, better in (("lstm", 0.0), ("gru", 0.3)):
         write_predictions(Path(f"runs/cell={cell}-seed=1"), {f"example {i}": (i % 7) * 0.1 + better for i in range(40)})
-    found = clew("compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1")
-    assert found.out.splitlines()[2].endswith("<0.001  paired bootstrap, scores of 40 examples")
+    result = clew("compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1")
+    assert result.out.splitlines()[2].endswith("<0.001  paired bootstrap, scores of 40 examples")
 
 
 @pytest.mark.usefixtures("cells")
-def test_two_paired_tests_stand_side_by_side_and_either_may_be_first(clew: Clew) -> None:
+def test_both_paired_tests_are_shown_and_either_can_be_first(clew: Clew) -> None:
     for cell, right in (("lstm", 3), ("gru", 4)):
         rows = {f"example {i}": {"accuracy": {"share": [float(i % 5 < right), 1]}} for i in range(40)}
         write_predictions(Path(f"runs/cell={cell}-seed=1"), dict.fromkeys(rows, 0.0), None, rows)
         append_metrics(
             Path(f"runs/cell={cell}-seed=1"), {"step": 1500, "best.step": 1000, "best.valid.accuracy": 20.0 * right}
         )
-    given = ["compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1", "--measure", "valid.accuracy"]
-    found = clew(*given)
-    assert found.err == "" and found.out.splitlines()[0].endswith("p  p, approximate randomisation  test")
-    assert found.out.splitlines()[2].endswith("paired bootstrap, accuracy of 40 examples")
+    arguments = ["compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1", "--measure", "valid.accuracy"]
+    result = clew(*arguments)
+    assert result.err == "" and result.out.splitlines()[0].endswith("p  p, approximate randomisation  test")
+    assert result.out.splitlines()[2].endswith("paired bootstrap, accuracy of 40 examples")
     one, other = (
-        json.loads(clew(*given, "--json", *more).out.splitlines()[1]) for more in ([], ["--test", "randomisation"])
+        json.loads(clew(*arguments, "--json", *more).out.splitlines()[1]) for more in ([], ["--test", "randomisation"])
     )
     assert (one["test"], other["test"]) == ("paired bootstrap", "approximate randomisation")
     assert one["beside"] == {"test": other["test"], "p": other["p"]} and other["beside"] == {
         "test": one["test"],
         "p": one["p"],
     }
-    # 8 of 40 differ, all to one side: 2 of 2^8 swaps do not take from the difference.
+    # 8 of 40 differ, all in one direction: 2 of the 2^8 swaps keep the full difference.
     assert other["p"] == pytest.approx(2 / 2**8, abs=0.005)
 
 
 @pytest.mark.usefixtures("cells")
-def test_tables_for_papers_and_pages(clew: Clew) -> None:
+def test_tables_are_written_in_markdown_and_latex(clew: Clew) -> None:
     markdown = clew("compare", "runs", "--format", "markdown").out.splitlines()
     assert markdown[1] == "| ---: | --- | ---: | ---: | ---: | ---: | --- |"
     assert markdown[2] == "| 1 | cell=gru | 3 | 1.5500 ± 0.0100 | 2.93 ± 0.02 |  | reference |"
@@ -111,11 +111,11 @@ def test_tables_for_papers_and_pages(clew: Clew) -> None:
 
 @pytest.mark.usefixtures("cells")
 @pytest.mark.parametrize("name", ["curves.html", "curves.png", "curves.pdf"])
-def test_curves_are_drawn_into_a_file(clew: Clew, name: str) -> None:
+def test_curves_are_drawn_to_a_file(clew: Clew, name: str) -> None:
     if not name.endswith(".html"):
         pytest.importorskip("matplotlib")
-    found = clew("compare", "runs", "--curves", name)
-    assert found.status == 0 and found.err == f"wrote the curves to {name}\n"
+    result = clew("compare", "runs", "--curves", name)
+    assert result.status == 0 and result.err == f"wrote the curves to {name}\n"
     content = Path(name).read_bytes()
     assert content.startswith({"html": b"<!doctype html>", "png": b"\x89PNG", "pdf": b"%PDF"}[name[7:]])
     if name.endswith(".html"):
@@ -129,39 +129,39 @@ def test_curves_are_drawn_into_a_file(clew: Clew, name: str) -> None:
 
 
 @pytest.mark.usefixtures("cells")
-def test_what_cannot_be_compared_is_named_and_left_out(clew: Clew) -> None:
+def test_incomparable_runs_are_named_and_skipped(clew: Clew) -> None:
     new_run("runs/new", None)
     Path("runs/broken").mkdir()
     Path("runs/broken/config.json").write_text("{")
     new_run("runs/again", 1.0, "model.cell=gru", "seed=1")
-    found = clew("compare", "runs")
-    assert found.status == 0
-    assert found.err.splitlines()[1:] == [
+    result = clew("compare", "runs")
+    assert result.status == 0
+    assert result.err.splitlines()[1:] == [
         "skipped: runs/new has no evaluation yet",
         "note: runs/cell=gru-seed=1 is skipped: it has the same settings and seed as runs/again",
     ]
-    assert found.err.startswith("skipped: runs/broken/config.json is not JSON")
+    assert result.err.startswith("skipped: runs/broken/config.json is not JSON")
 
 
 def test_one_group_is_shown_without_a_test(clew: Clew) -> None:
     new_run("runs/a", 1.5)
-    found = clew("compare", "runs/a")
-    assert [line.split() for line in found.out.splitlines()] == [
+    result = clew("compare", "runs/a")
+    assert [line.split() for line in result.out.splitlines()] == [
         ["#", "group", "n", "valid", "loss", "valid", "perplexity"],
         ["1", "shakespeare-lstm", "1", "1.5000", "2.83"],
     ]
 
 
-def test_unfinished_runs_and_other_tokens_are_noted(clew: Clew) -> None:
+def test_unfinished_runs_and_different_tokens_are_noted(clew: Clew) -> None:
     new_run("runs/a", 1.5, "training.steps=1200")
     new_run("runs/b", 4.5, "text.tokenizer=word", "training.steps=1200")
     config = json.loads(Path("runs/a/config.json").read_text())
     config["training"]["steps"] = 1500
     del config["sha256"]
     Path("runs/a/config.json").write_text(json.dumps(config))
-    found = clew("compare", "runs")
-    assert "note: runs/a is interrupted at step 1200 of 1500\n" in found.err
-    assert "note: the groups have different tokens (text.tokenizer), so valid.loss is not comparable;" in found.err
+    result = clew("compare", "runs")
+    assert "note: runs/a is interrupted at step 1200 of 1500\n" in result.err
+    assert "note: the groups have different tokens (text.tokenizer), so valid.loss is not comparable;" in result.err
 
 
 @pytest.mark.parametrize(
@@ -180,25 +180,23 @@ def test_unfinished_runs_and_other_tokens_are_noted(clew: Clew) -> None:
         ([], "the following arguments are required: RUN; `clew runs compare --help` shows how"),
     ],
 )
-def test_mistakes_in_comparing_are_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+def test_mistakes_in_comparing_are_reported_in_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
     new_run("runs/a", 1.5)
     Path("runs/empty").mkdir()
     assert_refused(clew("compare", *arguments), sentence)
 
 
-def test_where_no_run_can_be_compared_that_is_said(clew: Clew) -> None:
+def test_runs_without_any_evaluation_are_rejected(clew: Clew) -> None:
     new_run("runs/new", None)
-    found = clew("compare", "runs/new")
-    assert found.status == 2
-    assert found.err.splitlines() == [
+    result = clew("compare", "runs/new")
+    assert result.status == 2
+    assert result.err.splitlines() == [
         "skipped: runs/new has no evaluation yet",
         "clew: none of these runs can be compared; `clew runs` shows the state of each",
     ]
 
 
-def test_without_matplotlib_a_picture_is_refused_and_the_page_named(
-    clew: Clew, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_need_matplotlib_but_the_page_does_not(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     new_run("runs/a", 1.5)

@@ -1,4 +1,4 @@
-"""What a shell is told when somebody presses Tab."""
+"""Completion of commands in a shell with Tab."""
 
 import os
 import shutil
@@ -23,28 +23,28 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def test_the_first_word_is_a_verb() -> None:
+def test_the_first_word_is_completed_to_a_verb() -> None:
     assert {"train", "translate", "runs"} <= set(candidates([""]))
     assert candidates(["trai"]) == ["train"]
     assert "compare" not in candidates(["comp"])
 
 
-def test_a_verb_of_two_words_is_offered_behind_its_first(runs: Path) -> None:
+def test_the_second_word_of_a_verb_is_offered_after_the_first(runs: Path) -> None:
     assert "compare" in candidates(["runs", ""])
     assert candidates(["vectors", "lex"]) == ["lexicon"]
 
 
-def test_behind_train_stand_recipes() -> None:
+def test_recipes_are_offered_after_train() -> None:
     assert candidates(["train", "shakespeare-l"]) == [name for name in RECIPES if name.startswith("shakespeare-l")]
 
 
-def test_where_a_run_is_expected_its_folder_is_offered(runs: Path) -> None:
+def test_run_folders_are_offered_where_a_run_is_expected(runs: Path) -> None:
     assert candidates(["evaluate", ""]) == ["runs/tag", "runs/translate"]
     assert candidates(["tag", "runs/ta"]) == ["runs/tag"]
     assert candidates(["runs", "compare", "--json", "runs/tr"]) == ["runs/translate"]
 
 
-def test_behind_look_stand_instruments_and_behind_one_of_them_runs(runs: Path) -> None:
+def test_instruments_are_offered_after_look_and_runs_after_an_instrument(runs: Path) -> None:
     assert candidates(["look", "sur"]) == ["surprisal"]
     assert candidates(["look", "runs/ta"]) == candidates(["look", "surprisal", "runs/ta"]) == ["runs/tag"]
 
@@ -54,12 +54,12 @@ def test_options_and_their_choices_are_offered() -> None:
     assert candidates(["generate", "runs/x", "--device", "c"]) == ["cpu", "cuda"]
 
 
-def test_a_verb_that_was_renamed_is_completed_as_well(runs: Path) -> None:
+def test_arguments_of_a_renamed_verb_are_completed(runs: Path) -> None:
     assert candidates(["compare", "runs/ta"]) == ["runs/tag"]
     assert candidates(["nonsense", "a"]) == []
 
 
-def test_without_a_shell_the_three_are_named(clew: Clew) -> None:
+def test_the_error_without_a_shell_names_the_three(clew: Clew) -> None:
     refused = clew("completion")
     assert refused.status == 2 and refused.err == "clew: no shell was given; name it: clew completion bash|zsh|fish\n"
 
@@ -85,6 +85,12 @@ def test_the_shell_itself_completes_a_recipe(shell: str, tmp_path: Path) -> None
     command = tmp_path / "clew"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m clew "$@"\n', encoding="utf-8")
     command.chmod(0o755)
-    place = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(Path(__file__).parents[2])}
-    found = subprocess.run([shell, "-c", COMPLETE[shell]], env=place, capture_output=True, text=True, timeout=60)
-    assert found.stdout.split() == ["shakespeare-llama"], found.stderr
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    completed = subprocess.run(
+        [shell, "-c", COMPLETE[shell]], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert completed.stdout.split() == ["shakespeare-llama"], completed.stderr

@@ -16,11 +16,11 @@ TICKETS = (
 )
 
 
-def test_a_file_is_described_and_the_command_is_last(clew: Clew) -> None:
+def test_the_description_of_a_file_ends_with_the_command(clew: Clew) -> None:
     Path("tickets.csv").write_text(TICKETS, encoding="utf-8")
-    found = clew("data", "tickets.csv")
-    lines = found.out.splitlines()
-    assert found.status == 0 and found.err == ""
+    result = clew("data", "tickets.csv")
+    lines = result.out.splitlines()
+    assert result.status == 0 and result.err == ""
     assert lines[0] == "tickets.csv: comma-separated values, 8 records"
     assert "  labels: money 4 (50.0%), other 4 (50.0%)" in lines
     assert "bad: tickets.csv:10: expected 2 columns between commas, found 1" in lines
@@ -29,15 +29,15 @@ def test_a_file_is_described_and_the_command_is_last(clew: Clew) -> None:
     assert config_of(command[2], command[3:]).data.label == "queue"
 
 
-def test_json_has_the_same(clew: Clew) -> None:
+def test_json_has_the_same_facts(clew: Clew) -> None:
     Path("tickets.csv.gz").write_bytes(gzip.compress(TICKETS.encode()))
-    found = json.loads(clew("data", "tickets.csv.gz", "--json").out)
-    assert (found["num_records"], found["num_faults"], found["columns"][1]["labels"]) == (
+    facts = json.loads(clew("data", "tickets.csv.gz", "--json").out)
+    assert (facts["num_records"], facts["num_faults"], facts["columns"][1]["labels"]) == (
         8,
         1,
         {"money": 4, "other": 4},
     )
-    assert found["command"].startswith("clew train classify data.train=tickets.csv.gz ")
+    assert facts["command"].startswith("clew train classify data.train=tickets.csv.gz ")
 
 
 def test_a_folder_is_described_as_training_reads_it(clew: Clew) -> None:
@@ -46,9 +46,9 @@ def test_a_folder_is_described_as_training_reads_it(clew: Clew) -> None:
     Path("corpus/inner/b.txt.gz").write_bytes(gzip.compress(b"the sun shines\n"))
     for name in ("corpus/notes.md", "corpus/.hidden.txt", "corpus/empty.txt"):
         Path(name).write_text("" if "empty" in name else "not read\n", encoding="utf-8")
-    found = clew("data", "corpus")
-    lines = found.out.splitlines()
-    assert found.status == 0 and lines[0] == "corpus: one text per line, 2 files, 3 records"
+    result = clew("data", "corpus")
+    lines = result.out.splitlines()
+    assert result.status == 0 and lines[0] == "corpus: one text per line, 2 files, 3 records"
     assert "example, corpus/inner/b.txt.gz:1" in lines and "skipped: 1 x empty line" in lines
     assert lines[-3:] == [
         "  clew train text-lstm data.train=corpus",
@@ -76,14 +76,14 @@ def test_two_files_are_parallel_text(clew: Clew) -> None:
     assert clew("data", "a.de", "a.en").out.splitlines()[-1] == "  clew train translate 'data.train=[a.de,a.en]'"
 
 
-def test_what_was_asked_for_is_in_the_command_and_odd_names_are_quoted(clew: Clew) -> None:
+def test_the_command_repeats_the_options_and_quotes_names(clew: Clew) -> None:
     Path("a, b.txt").write_text("text\tlabel\nso so\tx\noh no\ty\nhm hm\tx\n", encoding="utf-8")
     command = shlex.split(clew("data", "a, b.txt", "--format", "tsv", "--no-header").out.splitlines()[-1])
     assert command[2:4] == ["classify", 'data.train="a, b.txt"']
     assert command[4:] == ["data.text=1", "data.label=2", "data.format=tsv", "data.header=false"]
 
 
-def test_the_command_for_a_column_of_trees_is_one_that_train_takes(clew: Clew) -> None:
+def test_the_command_for_a_column_of_trees_is_valid(clew: Clew) -> None:
     Path("trees.csv").write_text(
         "kind,tree\ndecl,(S (NN It) (VP rains))\nfrag,(NP (NN Rain))\ndecl,(S (NP (NN a)))\n", encoding="utf-8"
     )
@@ -98,7 +98,7 @@ def test_the_command_for_a_column_of_trees_is_one_that_train_takes(clew: Clew) -
     assert config_of(command[2], command[3:]).task.model_dump()["phrases"] is True
 
 
-def test_a_label_that_is_always_the_same_is_no_label(clew: Clew) -> None:
+def test_a_column_with_one_value_is_not_a_label(clew: Clew) -> None:
     Path("a.csv").write_text(
         "id,body,queue\na7,it broke,money\nb8,so late again,money\nc9,no bill,money\n", encoding="utf-8"
     )
@@ -107,7 +107,7 @@ def test_a_label_that_is_always_the_same_is_no_label(clew: Clew) -> None:
     assert not any(line.startswith("words of the second text") for line in lines)
 
 
-def test_two_texts_are_compared_only_where_both_are_used(clew: Clew) -> None:
+def test_two_text_columns_are_compared_only_if_both_are_used(clew: Clew) -> None:
     rows = "".join(
         f"{n} May 2020,the thing {n} broke,{'a' if n % 2 else 'b'},{'mail' if n % 3 else 'phone'}\n" for n in range(9)
     )
@@ -117,7 +117,7 @@ def test_two_texts_are_compared_only_where_both_are_used(clew: Clew) -> None:
     assert lines[-3] == "other columns may be the label: channel"
 
 
-def test_tags_that_are_numbers_are_told_with_what_to_do(clew: Clew) -> None:
+def test_numeric_tags_are_reported_with_a_remedy(clew: Clew) -> None:
     rows = [{"id": n, "tokens": ["Ada", f"ran{n}"], "ner_tags": [1, n % 2]} for n in range(6)]
     Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     remedy = (
@@ -131,14 +131,14 @@ def test_tags_that_are_numbers_are_told_with_what_to_do(clew: Clew) -> None:
     )
 
 
-def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
+def test_an_unusable_file_gets_no_command(clew: Clew) -> None:
     Path("a.csv").write_text('text,label\na b,c\n"d,e\n', encoding="utf-8")
     assert clew("data", "a.csv").out.endswith("correct the error above, which stops reading, and then train on it\n")
     Path("a.jsonl").write_text('{"n": 1}\n', encoding="utf-8")
     assert clew("data", "a.jsonl").out.splitlines()[-1].startswith("no task fits these data")
 
 
-def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
+def test_json_lines_with_only_text_are_documents(clew: Clew) -> None:
     rows = [{"id": n, "body": f"there were {n} of them and {n * n} more"} for n in range(60)]
     Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     assert clew("data", "a.jsonl").out.endswith("  clew train text-gpt data.train=a.jsonl data.text=body\n")
@@ -160,16 +160,16 @@ def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
         (["train", "--format", "parallel"], "train: parallel text is two files; give both"),
     ],
 )
-def test_a_file_that_is_none_is_one_line(clew: Clew, files: list[str], sentence: str) -> None:
+def test_unreadable_files_are_reported_in_one_line(clew: Clew, files: list[str], sentence: str) -> None:
     Path("empty.csv").touch()
     Path("binary.bin").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0")
     Path("folder").mkdir()
-    found = clew("data", *files)
-    assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
-    assert found.err.startswith(f"clew: {sentence}")
+    result = clew("data", *files)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith(f"clew: {sentence}")
 
 
-def test_sounds_that_a_table_names_are_measured_by_their_headers(clew: Clew, tmp_path: Path) -> None:
+def test_sounds_in_a_table_are_measured_by_their_headers(clew: Clew, tmp_path: Path) -> None:
     for number, seconds in enumerate((1, 2)):
         write_wav(tmp_path / f"{number}.wav", torch.zeros(8000 * seconds))
     (tmp_path / "broken.wav").write_text("no sound", encoding="utf-8")
@@ -182,18 +182,20 @@ def test_sounds_that_a_table_names_are_measured_by_their_headers(clew: Clew, tmp
     assert out.endswith(f"clew train transcribe data.train={tmp_path}/said.csv data.sound=file data.text=said\n")
 
 
-def test_pictures_with_captions_are_measured_where_they_lie(clew: Clew, tmp_path: Path) -> None:
+def test_pictures_in_a_table_of_captions_are_measured(clew: Clew, tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     for name, size in (("a", (4, 6)), ("b", (8, 2))):
         Image.new("RGB", size).save(tmp_path / "images" / f"{name}.png")
     rows = '{"image": "a.png", "captions": ["a dog runs", "it runs"]}\n{"image": "b.png", "captions": ["a cat"]}\n'
     (tmp_path / "captions.jsonl").write_text(rows, encoding="utf-8")
-    told = json.loads(clew("data", str(tmp_path / "captions.jsonl"), "--json").out)
-    assert told["files"]["num_files"] == 2 and {"height": 6, "width": 4, "count": 1} in told["files"]["sizes"]
-    assert told["command"] == f"clew train caption data.train={tmp_path}/captions.jsonl data.pictures={tmp_path}/images"
+    facts = json.loads(clew("data", str(tmp_path / "captions.jsonl"), "--json").out)
+    assert facts["files"]["num_files"] == 2 and {"height": 6, "width": 4, "count": 1} in facts["files"]["sizes"]
+    assert (
+        facts["command"] == f"clew train caption data.train={tmp_path}/captions.jsonl data.pictures={tmp_path}/images"
+    )
 
 
-def test_a_folder_a_class_of_sounds_is_counted_by_class(clew: Clew, tmp_path: Path) -> None:
+def test_sounds_in_one_folder_per_class_are_counted_by_class(clew: Clew, tmp_path: Path) -> None:
     for name in ("dog/1.wav", "dog/2.wav", "cat/1.wav"):
         (tmp_path / "sounds" / name).parent.mkdir(parents=True, exist_ok=True)
         write_wav(tmp_path / "sounds" / name, torch.zeros(4000))
@@ -205,28 +207,28 @@ def test_a_folder_a_class_of_sounds_is_counted_by_class(clew: Clew, tmp_path: Pa
     )
 
 
-def test_a_file_of_vectors_is_told_with_what_reads_it(clew: Clew) -> None:
+def test_a_file_of_vectors_names_the_verbs_that_read_it(clew: Clew) -> None:
     Path("vectors.txt").write_text("".join(f"w{n} {' '.join(['0.5'] * 10)}\n" for n in range(9)), encoding="utf-8")
-    found = clew("data", "vectors.txt")
+    result = clew("data", "vectors.txt")
     assert (
-        found.out
+        result.out
         == "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew vectors neighbours vectors.txt WORD\n"
         "or initialise the word embeddings of a model with them:\n"
         "  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
     )
-    told = json.loads(clew("data", "vectors.txt", "--json").out)
-    assert (told["format"], told["width"], told["command"]) == (
+    facts = json.loads(clew("data", "vectors.txt", "--json").out)
+    assert (facts["format"], facts["width"], facts["command"]) == (
         "word vectors",
         10,
         "clew vectors neighbours vectors.txt WORD",
     )
 
 
-def test_what_was_said_of_a_file_is_in_the_command(clew: Clew) -> None:
+def test_encoding_and_delimiter_are_repeated_in_the_command(clew: Clew) -> None:
     rows = "".join(f"über {n}~{'ab'[n % 2]}\n" for n in range(20))
     Path("a.csv").write_bytes(("text~label\n" + rows).encode("cp437"))
-    found = clew("data", "a.csv", "--encoding", "cp437", "--delimiter", "~")
-    assert "encoding: cp437, as it was given" in found.out and "über 0" in found.out
-    assert found.out.rstrip().endswith(
+    result = clew("data", "a.csv", "--encoding", "cp437", "--delimiter", "~")
+    assert "encoding: cp437, as it was given" in result.out and "über 0" in result.out
+    assert result.out.rstrip().endswith(
         "clew train classify data.train=a.csv data.text=text data.label=label data.encoding=cp437 'data.delimiter=~'"
     )

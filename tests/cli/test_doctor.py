@@ -1,4 +1,4 @@
-"""What `clew doctor` says of the machine and of what is missing."""
+"""`clew doctor` describes the machine and names missing packages."""
 
 import json
 import re
@@ -14,13 +14,13 @@ from tests.cli.conftest import Clew
 PROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def test_it_says_versions_devices_cache_and_disks(clew: Clew, tmp_path: Path) -> None:
+def test_versions_devices_cache_and_disks_are_shown(clew: Clew, tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "ids").write_bytes(b"x" * 2000)
-    found = clew("doctor")
-    assert (found.status, found.err) == (0, "")
-    assert f"torch {torch.__version__.partition('+')[0]}" in found.out
-    assert f"{tmp_path / 'cache'}: 2.0 kB in 1 files" in found.out
+    result = clew("doctor")
+    assert (result.status, result.err) == (0, "")
+    assert f"torch {torch.__version__.partition('+')[0]}" in result.out
+    assert f"{tmp_path / 'cache'}: 2.0 kB in 1 files" in result.out
     facts = json.loads(clew("doctor", "--json").out)
     assert facts["gpus"] == [] or torch.cuda.is_available()
     assert [disk["for"] for disk in facts["disks"]] == ["runs", "cache"] and all(
@@ -28,33 +28,33 @@ def test_it_says_versions_devices_cache_and_disks(clew: Clew, tmp_path: Path) ->
     )
 
 
-def test_every_extra_of_the_project_has_its_purpose() -> None:
+def test_every_extra_has_a_purpose() -> None:
     section = PROJECT.partition("[project.optional-dependencies]")[2].partition("[project.scripts]")[0]
     extras = re.findall(r"^(\w+) = \[", section, re.MULTILINE)
     assert set(doctor.PURPOSES) == set(extras) - {"dev"}
 
 
-def test_what_an_extra_lacks_is_said_with_what_it_is_for(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_of_an_extra_are_named_with_their_purpose(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         doctor, "requires", lambda name: ["torch>=2.11", 'nosuchpackage>=1.0; extra == "onnx"', 'other; extra == "dev"']
     )
-    found = clew("doctor")
-    assert found.status == 0
-    assert re.search(r"nosuchpackage +`clew export --to onnx` +pip install 'clew\[onnx\]'", found.out)
-    assert "other" not in found.out
+    result = clew("doctor")
+    assert result.status == 0
+    assert re.search(r"nosuchpackage +`clew export --to onnx` +pip install 'clew\[onnx\]'", result.out)
+    assert "other" not in result.out
 
 
-def test_a_needed_package_that_is_too_old_is_a_failure(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_required_package_that_is_too_old_is_a_failure(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "requires", lambda name: ["torch>=99.1"])
-    found = clew("doctor")
-    assert found.status == 1
-    assert re.search(r"torch [\d.]+\S*, at least 99.1 +clew itself +pip install --upgrade clew", found.out)
+    result = clew("doctor")
+    assert result.status == 1
+    assert re.search(r"torch [\d.]+\S*, at least 99.1 +clew itself +pip install --upgrade clew", result.out)
 
 
-def test_a_disk_with_little_room_is_said(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nearly_full_disk_is_reported(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 10**12, 10**6))  # type: ignore[attr-defined]
-    found = clew("doctor")
-    assert found.status == 0 and "1.0 MB free" in found.out and "choose another folder with --out" in found.out
+    result = clew("doctor")
+    assert result.status == 0 and "1.0 MB free" in result.out and "choose another folder with --out" in result.out
 
 
 def test_versions_are_compared_as_numbers() -> None:

@@ -24,11 +24,11 @@ def lines() -> Path:
     return path
 
 
-def test_a_file_of_vectors_has_a_row_a_line(clew: Clew, gpt: Path, lines: Path) -> None:
-    found = clew("embed", gpt, "--file", lines, "--out", "x.npy")
-    assert found.status == 0 and found.out == ""
-    assert "1 text without tokens: each has the zero vector" in found.err
-    assert "1 text of more than 32 tokens: read in windows and pooled over all of them" in found.err
+def test_a_file_of_vectors_has_one_row_per_line(clew: Clew, gpt: Path, lines: Path) -> None:
+    result = clew("embed", gpt, "--file", lines, "--out", "x.npy")
+    assert result.status == 0 and result.out == ""
+    assert "1 text without tokens: each has the zero vector" in result.err
+    assert "1 text of more than 32 tokens: read in windows and pooled over all of them" in result.err
     array = np.load("x.npy")
     assert array.dtype == np.float32 and array.shape == (4, 16) and not array[1].any()
     np.testing.assert_allclose(array, library.load(gpt).embed(LINES), atol=1e-6)
@@ -38,7 +38,7 @@ def test_a_file_of_vectors_has_a_row_a_line(clew: Clew, gpt: Path, lines: Path) 
     assert not [path for path in Path().iterdir() if "partial" in path.name]
 
 
-def test_tokens_have_an_index_beside_their_vectors(clew: Clew, lstm: Path, lines: Path) -> None:
+def test_token_vectors_come_with_an_index(clew: Clew, lstm: Path, lines: Path) -> None:
     assert clew("embed", lstm, "--file", lines, "--tokens", "--layer", "0", "--out", "t.npy").status == 0
     array = np.load("t.npy")
     index = [json.loads(line) for line in Path("t.index.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -51,16 +51,16 @@ def test_tokens_have_an_index_beside_their_vectors(clew: Clew, lstm: Path, lines
     assert run.embed("the end").shape == (16,) and run.embed("the end", tokens=True).shape == (7, 16)
 
 
-def test_search_finds_the_line_itself_with_an_index_and_without(clew: Clew, gpt: Path, lines: Path) -> None:
+def test_search_ranks_the_same_line_first_with_and_without_an_index(clew: Clew, gpt: Path, lines: Path) -> None:
     clew("embed", gpt, "--file", lines, "--out", "x.npy")
-    found = [
+    hits = [
         json.loads(line)
         for line in clew("embed", gpt, "--search", LINES[3], "--file", lines, "--json").out.splitlines()
     ]
-    assert found[0] == {"query": LINES[3], "rank": 1, "line": 4, "cosine": pytest.approx(1, abs=1e-5), "text": LINES[3]}
-    assert [each["line"] for each in found][1:] in ([1, 3], [3, 1])
+    assert hits[0] == {"query": LINES[3], "rank": 1, "line": 4, "cosine": pytest.approx(1, abs=1e-5), "text": LINES[3]}
+    assert [each["line"] for each in hits][1:] in ([1, 3], [3, 1])
     indexed = clew("embed", gpt, "--search", LINES[3], "--index", "x.npy", "--file", lines, "--json").out.splitlines()
-    assert [json.loads(line)["text"] for line in indexed] == [each["text"] for each in found]
+    assert [json.loads(line)["text"] for line in indexed] == [each["text"] for each in hits]
     table = clew(
         "embed", gpt, "--search", LINES[0], "--search", LINES[2], "--index", "x.npy", "--top", "1"
     ).out.splitlines()
@@ -72,7 +72,7 @@ def test_search_finds_the_line_itself_with_an_index_and_without(clew: Clew, gpt:
     )
 
 
-def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, lines: Path) -> None:
+def test_mistakes_are_reported_in_one_line(clew: Clew, lstm: Path, lines: Path) -> None:
     assert_refused(clew("embed", lstm, "a", "--layer", "7"), "there is no layer 7; this model has 0 (the embedding) to")
     assert_refused(clew("embed", lstm, "a", "--out", "x.txt"), "--out must end in .npy or .jsonl, not x.txt")
     assert_refused(

@@ -1,5 +1,4 @@
-"""Every mistake at the command line: one line on standard error, exit code 2, no traceback, nothing on standard
-output."""
+"""A mistake on the command line gives one line on standard error, exit code 2, no traceback and no standard output."""
 
 import os
 import shutil
@@ -16,11 +15,11 @@ from tests.runs.small import gpt_settings, lstm_settings, write_text
 FROZEN = Path(__file__).parents[1] / "runs" / "frozen" / "format-1"
 
 
-def assert_refused(found: Outcome, sentence: str) -> None:
-    assert found.err.startswith(f"clew: {sentence}"), found.err
-    assert found.err.count("\n") == 1
-    assert found.out == ""
-    assert found.status == 2
+def assert_refused(result: Outcome, sentence: str) -> None:
+    assert result.err.startswith(f"clew: {sentence}"), result.err
+    assert result.err.count("\n") == 1
+    assert result.out == ""
+    assert result.status == 2
 
 
 @pytest.mark.parametrize(
@@ -109,7 +108,7 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (["train", "text-lstm", "--code", "none.py"], "no such file: none.py; --code takes the path of a Python file"),
     ],
 )
-def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+def test_misspelt_commands_are_reported_in_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
     assert_refused(clew(*arguments), sentence)
 
 
@@ -138,34 +137,36 @@ def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], senten
         (["--file", "-"], "standard input has no line to continue"),
     ],
 )
-def test_a_mistake_in_generating_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
+def test_mistakes_in_generating_are_reported_in_one_line(
+    clew: Clew, lstm: Path, arguments: list[str], sentence: str
+) -> None:
     assert_refused(clew("generate", lstm, *arguments), sentence)
 
 
-def test_a_prompt_longer_than_the_positions_is_refused(clew: Clew, gpt: Path) -> None:
-    found = clew("generate", gpt, "the thread " * 4)
+def test_a_prompt_longer_than_the_positions_is_rejected(clew: Clew, gpt: Path) -> None:
+    result = clew("generate", gpt, "the thread " * 4)
     assert_refused(
-        found,
+        result,
         "the prompt has 44 tokens, but the model has only 32 positions; shorten it, or train with a larger"
         " model.max_length",
     )
 
 
-def test_a_text_that_is_not_there_is_refused_and_what_is_near_named(clew: Clew, tmp_path: Path) -> None:
+def test_a_missing_text_is_reported_with_a_similar_name(clew: Clew, tmp_path: Path) -> None:
     write_text(tmp_path, name="story.txt")
     assert_refused(
         clew("train", "text-lstm", "data.train=storry.txt"), "no such file: storry.txt; near it there is story.txt"
     )
 
 
-def test_a_text_without_text_is_refused(clew: Clew, tmp_path: Path) -> None:
+def test_an_empty_text_is_rejected(clew: Clew, tmp_path: Path) -> None:
     write_text(tmp_path, "", "empty.txt")
     assert_refused(
         clew("train", "text-lstm", "data.train=empty.txt"), "empty.txt: the file is empty; give one with text in it"
     )
 
 
-def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_rejected_with_its_position(clew: Clew, tmp_path: Path) -> None:
     (tmp_path / "mixed.txt").write_bytes("öne\n".encode() + "café\n".encode("latin1"))
     assert_refused(
         clew("train", "text-lstm", "data.train=mixed.txt"),
@@ -194,17 +195,17 @@ def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path:
         ),
     ],
 )
-def test_a_text_shorter_than_one_window_is_refused(
+def test_text_shorter_than_one_window_is_rejected(
     clew: Clew, tmp_path: Path, recipe: str, settings, sentence: str
 ) -> None:
-    given = [*settings(tmp_path), *(["training.length=64", "model.max_length=64"] if recipe == "text-gpt" else [])]
+    arguments = [*settings(tmp_path), *(["training.length=64", "model.max_length=64"] if recipe == "text-gpt" else [])]
     write_text(tmp_path, "twenty characters at", "story.txt")
-    found = clew("train", recipe, *given, "--out", "run")
-    assert found.status == 2 and found.err.splitlines()[-1].startswith(f"clew: {sentence}")
-    assert "Traceback" not in found.err and not Path("run").exists()
+    result = clew("train", recipe, *arguments, "--out", "run")
+    assert result.status == 2 and result.err.splitlines()[-1].startswith(f"clew: {sentence}")
+    assert "Traceback" not in result.err and not Path("run").exists()
 
 
-def test_a_run_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
+def test_a_run_of_an_unknown_format_is_rejected(clew: Clew, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     write_text(tmp_path / "old", '{"format": 0, "recipe": "text-lstm"}', "config.json")
     for verb in ("generate", "evaluate", "describe"):
@@ -214,7 +215,7 @@ def test_a_run_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
         )
 
 
-def test_a_checkpoint_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
+def test_a_checkpoint_of_an_unknown_format_is_rejected(clew: Clew, tmp_path: Path) -> None:
     from clew.core.files import file_hash, read_json, write_json
 
     assert clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "run").status == 0
@@ -222,64 +223,64 @@ def test_a_checkpoint_of_another_format_is_refused(clew: Clew, tmp_path: Path) -
     write_json(checkpoint / "training.json", {**read_json(checkpoint / "training.json"), "format": 99})
     manifest = read_json(checkpoint / "manifest.json")
     write_json(checkpoint / "manifest.json", {**manifest, "training.json": file_hash(checkpoint / "training.json")})
-    found = clew("train", "text-lstm", "--out", "run", "--resume")
-    assert found.status == 2
-    assert found.err.splitlines()[-1].startswith(
+    result = clew("train", "text-lstm", "--out", "run", "--resume")
+    assert result.status == 2
+    assert result.err.splitlines()[-1].startswith(
         "clew: run/checkpoints/step-00000002/training.json is of format 99, but this clew reads formats 1 to 3"
     )
 
 
-def test_a_run_is_not_written_over(clew: Clew, tmp_path: Path) -> None:
-    given = lstm_settings(tmp_path, steps=2)
-    assert clew("train", "text-lstm", *given, "--out", "run").status == 0
-    again = clew("train", "text-lstm", *given, "--out", "run")
+def test_an_existing_run_is_not_overwritten(clew: Clew, tmp_path: Path) -> None:
+    arguments = lstm_settings(tmp_path, steps=2)
+    assert clew("train", "text-lstm", *arguments, "--out", "run").status == 0
+    again = clew("train", "text-lstm", *arguments, "--out", "run")
     assert_refused(
         again,
         "run is a run already; resume it with --resume, replace it with --overwrite, or choose another folder",
     )
     write_text(tmp_path, "a letter", "letter.txt")
     assert_refused(
-        clew("train", "text-lstm", *given, "--out", "letter.txt"),
+        clew("train", "text-lstm", *arguments, "--out", "letter.txt"),
         "letter.txt exists and is not an empty folder; choose another with --out",
     )
 
 
-def test_a_folder_that_cannot_be_written_is_refused(clew: Clew, tmp_path: Path) -> None:
+def test_a_read_only_folder_is_rejected(clew: Clew, tmp_path: Path) -> None:
     if os.geteuid() == 0:
         pytest.skip("root writes everywhere")
     (tmp_path / "locked").mkdir(mode=0o500)
-    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "locked/run")
-    assert found.status == 2
+    result = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "locked/run")
+    assert result.status == 2
     assert (
-        found.err.splitlines()[-1]
+        result.err.splitlines()[-1]
         == "clew: cannot write the run to locked/run: Permission denied; choose another folder with --out"
     )
 
 
-def test_a_folder_below_a_file_is_refused(clew: Clew, tmp_path: Path) -> None:
-    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "story.txt/run")
-    assert found.status == 2
+def test_a_folder_inside_a_file_is_rejected(clew: Clew, tmp_path: Path) -> None:
+    result = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "story.txt/run")
+    assert result.status == 2
     assert (
-        found.err.splitlines()[-1]
+        result.err.splitlines()[-1]
         == "clew: cannot write the run to story.txt/run: Not a directory; choose another folder with --out"
     )
 
 
-def test_settings_are_not_laid_over_a_run(clew: Clew, lstm: Path) -> None:
-    found = clew("describe", lstm, "model.dim=3")
-    assert_refused(found, f"settings override recipes only, and {lstm} is a run; leave model.dim=3 out")
+def test_settings_cannot_override_a_run(clew: Clew, lstm: Path) -> None:
+    result = clew("describe", lstm, "model.dim=3")
+    assert_refused(result, f"settings override recipes only, and {lstm} is a run; leave model.dim=3 out")
 
 
-def test_streams_are_counted_from_one(clew: Clew, lstm: Path) -> None:
+def test_the_number_of_streams_is_at_least_one(clew: Clew, lstm: Path) -> None:
     assert_refused(clew("evaluate", lstm, "--streams", 0), "--streams (0) must be at least 1")
 
 
-def test_a_text_of_one_character_cannot_be_scored(clew: Clew, lstm: Path) -> None:
-    found = clew("evaluate", lstm, "-", stdin="t")
-    assert_refused(found, "a text needs at least 2 tokens to be scored, one to read and one to predict; found 1")
+def test_text_of_one_character_cannot_be_scored(clew: Clew, lstm: Path) -> None:
+    result = clew("evaluate", lstm, "-", stdin="t")
+    assert_refused(result, "a text needs at least 2 tokens to be scored, one to read and one to predict; found 1")
 
 
-def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> None:
+def test_standard_input_that_is_not_utf8_is_rejected(clew: Clew, lstm: Path) -> None:
     assert_refused(
         clew("evaluate", lstm, "-", stdin="the \udcff end"),
         "standard input is not UTF-8 at position 4; convert the text first",
@@ -298,7 +299,7 @@ def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> No
         ("import nothing_of_that_name\n", "mine.py:1: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
     ],
 )
-def test_a_mistake_in_ones_own_code_is_one_line_with_its_place(
+def test_errors_in_user_code_are_reported_in_one_line_with_their_place(
     clew: Clew, tmp_path: Path, source: str, sentence: str
 ) -> None:
     write_text(tmp_path, source, "mine.py")
@@ -309,23 +310,23 @@ def test_a_mistake_in_ones_own_code_is_one_line_with_its_place(
     )
 
 
-def test_a_fault_of_ours_says_so_and_debug_shows_where(
+def test_a_bug_in_clew_is_named_as_one_and_debug_shows_the_traceback(
     clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from clew.recipes import RECIPES
 
     monkeypatch.setitem(RECIPES, "broken", None)
-    found = clew("recipes")
-    assert found.status == 1
-    assert found.err.startswith(
+    result = clew("recipes")
+    assert result.status == 1
+    assert result.err.startswith(
         "clew: this is a bug in clew or in your own code: AttributeError: "
-    ) and found.err.endswith("--debug shows the traceback\n")
+    ) and result.err.endswith("--debug shows the traceback\n")
     with pytest.raises(AttributeError):
         clew("recipes", "--debug")
 
 
-def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -> None:
-    """Names are quoted for a shell: one that holds a command is not obeyed where the suggestion is pasted."""
+def test_names_in_suggested_commands_are_quoted(clew: Clew, tmp_path: Path) -> None:
+    """A name that contains a command is not executed when the suggestion is pasted into a shell."""
     name = "a;touch x"
     folder = tmp_path / name
     folder.mkdir()
@@ -335,7 +336,7 @@ def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -
     assert "and pass --code 'b;touch y/code.py'" in clew("generate", "b;touch y").err
     shutil.copytree(FROZEN / "classification_adapter" / "run", tmp_path / "c;touch z")
     (tmp_path / "x.conll").write_text("".join(f"a{n} N{n % 2}\n\n" for n in range(20)), encoding="utf-8")
-    found = clew(
+    result = clew(
         "train",
         "tag",
         "data.train=x.conll",
@@ -344,4 +345,4 @@ def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -
         "text.min_count=1",
         "embedding.from=c;touch z",
     )
-    assert "`clew runs merge 'c;touch z' --out DIR` makes a run of both" in found.err
+    assert "`clew runs merge 'c;touch z' --out DIR` makes a run of both" in result.err

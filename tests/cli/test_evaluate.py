@@ -17,7 +17,7 @@ SMALL = [
 ]
 
 
-def test_a_run_that_learns_nothing_has_no_score(clew: Clew) -> None:
+def test_a_run_without_a_training_objective_has_no_score(clew: Clew) -> None:
     run = Path(__file__).parents[1] / "runs" / "frozen" / "format-1" / "representation" / "run"
     assert_refused(
         clew("evaluate", run),
@@ -26,7 +26,7 @@ def test_a_run_that_learns_nothing_has_no_score(clew: Clew) -> None:
     )
 
 
-def test_a_score_stands_beside_its_baseline_while_the_training_data_are_there(clew: Clew) -> None:
+def test_the_baseline_is_shown_while_the_training_data_exist(clew: Clew) -> None:
     for name, nouns in {"train": ["dog", "cat", "run"], "valid": ["dog", "sun"]}.items():
         Path(f"{name}.conll").write_text(
             "".join(WORDS.format(noun=noun, verb="runs") for noun in nouns * 2), encoding="utf-8"
@@ -34,12 +34,12 @@ def test_a_score_stands_beside_its_baseline_while_the_training_data_are_there(cl
     files = ["data.train=train.conll", "data.valid=valid.conll", "training.schedule=constant"]
     trained = run_recipe("tag", [*files, *SMALL], out=Path("run"))
     accuracy = trained.valid.measures["baseline_most_frequent_tag"]
-    assert accuracy == pytest.approx(100 * 5 / 6)  # the sun was never seen, and so is taken for DET
-    beside = f"; the most frequent tag has accuracy {accuracy:.2f}"
-    assert trained.valid.text.endswith(beside)
+    assert accuracy == pytest.approx(100 * 5 / 6)  # "sun" was never seen, so it is tagged DET
+    baseline = f"; the most frequent tag has accuracy {accuracy:.2f}"
+    assert trained.valid.text.endswith(baseline)
     for arguments in (["run"], ["run", "valid.conll"]):
-        assert beside in clew("evaluate", *arguments).out
+        assert baseline in clew("evaluate", *arguments).out
     Path("train.conll").unlink()
     for arguments in (["run"], ["run", "valid.conll"]):
-        found = clew("evaluate", *arguments)
-        assert found.status == 0 and ": loss " in found.out and "most frequent" not in found.out and found.err == ""
+        result = clew("evaluate", *arguments)
+        assert result.status == 0 and ": loss " in result.out and "most frequent" not in result.out and result.err == ""

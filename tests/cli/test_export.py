@@ -18,23 +18,23 @@ def run(clew: Clew) -> Path:
     return untrained("bag", Path("runs/bag")).folder
 
 
-def test_every_format_is_named_in_the_help() -> None:
+def test_help_names_every_format() -> None:
     assert sorted(export.FORMATS) == sorted(EXPORTS)
 
 
-def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, run: Path) -> None:
-    found = clew("export", run, "--to", "torch", "--license", "cc0-1.0", "--json")
-    assert found.status == 0
-    assert found.err == "wrote exports/bag-torch; its README.md shows how to use it\n"
+def test_an_export_has_programs_vocabularies_and_a_card(clew: Clew, run: Path) -> None:
+    result = clew("export", run, "--to", "torch", "--license", "cc0-1.0", "--json")
+    assert result.status == 0
+    assert result.err == "wrote exports/bag-torch; its README.md shows how to use it\n"
     files = ["README.md", "classifier.pt2", "export.json", "vocabulary/labels.json", "vocabulary/tokenizer.json"]
-    assert json.loads(found.out) == {"folder": "exports/bag-torch", "files": files}
-    about = json.loads(Path("exports/bag-torch/export.json").read_text(encoding="utf-8"))
-    assert about["labels"] == ["bad", "good", "odd"]
-    assert about["programs"]["classifier"]["inputs"] == [
+    assert json.loads(result.out) == {"folder": "exports/bag-torch", "files": files}
+    description = json.loads(Path("exports/bag-torch/export.json").read_text(encoding="utf-8"))
+    assert description["labels"] == ["bad", "good", "odd"]
+    assert description["programs"]["classifier"]["inputs"] == [
         {"name": "tokens", "dtype": "int64", "shape": ["batch", "length"]},
         {"name": "mask", "dtype": "bool", "shape": ["batch", "length"]},
     ]
-    assert about["programs"]["classifier"]["outputs"][1] == {
+    assert description["programs"]["classifier"]["outputs"][1] == {
         "name": "probabilities",
         "dtype": "float32",
         "shape": ["batch", 3],
@@ -66,23 +66,25 @@ def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, r
         ),
     ],
 )
-def test_mistakes_in_exporting_are_one_line(clew: Clew, run: Path, arguments: list[str], sentence: str) -> None:
+def test_mistakes_in_exporting_are_reported_in_one_line(
+    clew: Clew, run: Path, arguments: list[str], sentence: str
+) -> None:
     assert_refused(clew("export", run, *arguments), sentence)
 
 
-def test_without_onnx_it_is_said_how_to_get_it(clew: Clew, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_onnx_tells_how_to_install_it(clew: Clew, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    found = clew("export", run, "--to", "onnx")
+    result = clew("export", run, "--to", "onnx")
     assert_refused(
-        found,
+        result,
         "exporting to ONNX needs onnxscript, which is not installed; `pip install 'clew[onnx]'`, or use --to torch",
     )
     assert not Path("exports/bag-onnx").exists()
 
 
 @pytest.fixture
-def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A way to export that writes one file, and is then interrupted where the licence says so."""
+def interruptible_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An export format that writes one file, and is then interrupted if the licence is `stop`."""
 
     def write(run: Run, folder: Path, options: ExportOptions) -> None:
         (folder / "deep").mkdir()
@@ -93,20 +95,20 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXPORTS, "text", write)
 
 
-@pytest.mark.usefixtures("slowly")
+@pytest.mark.usefixtures("interruptible_format")
 def test_an_interrupted_export_leaves_nothing(clew: Clew, run: Path) -> None:
-    found = clew("export", run, "--to", "text", "--out", "mine", "--license", "stop")
-    assert (found.status, found.err) == (130, "clew: interrupted; mine was not written\n")
+    result = clew("export", run, "--to", "text", "--out", "mine", "--license", "stop")
+    assert (result.status, result.err) == (130, "clew: interrupted; mine was not written\n")
     assert not Path("mine").exists() and not Path("mine.partial").exists()
-    Path("mine.partial").mkdir()  # as a killed one leaves it
+    Path("mine.partial").mkdir()  # as a killed export leaves it
     assert clew("export", run, "--to", "text", "--out", "mine").status == 0
     assert [str(path) for path in Path("mine").rglob("*.txt")] == ["mine/deep/new.txt"] and not Path(
         "mine.partial"
     ).exists()
 
 
-@pytest.mark.usefixtures("slowly")
-def test_force_writes_over_files_of_the_same_name_and_leaves_the_others(clew: Clew, run: Path) -> None:
+@pytest.mark.usefixtures("interruptible_format")
+def test_force_replaces_files_of_the_same_name_only(clew: Clew, run: Path) -> None:
     Path("mine/deep").mkdir(parents=True)
     for name in ("mine/deep/new.txt", "mine/kept.txt"):
         Path(name).write_text("old", encoding="utf-8")

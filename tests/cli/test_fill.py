@@ -23,10 +23,10 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 TEXT = "the ball of [MASK] was <mask>."
 
 
-def test_guesses_are_lines_and_objects(clew: Clew, bert: Path) -> None:
-    found = clew("fill", bert, TEXT, "--top", "3")
-    assert found.status == 0 and found.err == ""
-    rows = [line.split("\t") for line in found.out.splitlines()]
+def test_guesses_are_written_as_lines_or_as_json(clew: Clew, bert: Path) -> None:
+    result = clew("fill", bert, TEXT, "--top", "3")
+    assert result.status == 0 and result.err == ""
+    rows = [line.split("\t") for line in result.out.splitlines()]
     assert len(rows) == 6
     for mask in (rows[:3], rows[3:]):
         assert [float(row[0]) for row in mask] == sorted((float(row[0]) for row in mask), reverse=True)
@@ -43,12 +43,12 @@ def test_guesses_are_lines_and_objects(clew: Clew, bert: Path) -> None:
     assert run.fill(TEXT).masks[0][0].probability == pytest.approx(fields["masks"][0][0]["probability"], abs=1e-6)
 
 
-def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tmp_path: Path) -> None:
+def test_lines_of_standard_input_and_of_files_are_filled(clew: Clew, bert: Path, tmp_path: Path) -> None:
     text = "she tied one [MASK] to the door.\n\nthe walls were tall.\tshe went [MASK].\n"
     by_stream = clew("fill", bert, "--top", "2", stdin=text)
     assert by_stream.status == 0
     blocks = by_stream.out.split("\n\n")
-    assert [len(block.splitlines()) for block in blocks] == [2, 4, 0]  # the empty line is one of the second block's
+    assert [len(block.splitlines()) for block in blocks] == [2, 4, 0]  # the empty line belongs to the second block
     assert blocks[1].splitlines()[1].split("\t")[1:] == ["[follows]", "she went [MASK]."]
     file = write_text(tmp_path, text, "gaps [MASK].txt")
     assert clew("predict", bert, file, "--json").out == clew("fill", bert, "--file", file, "--json").out
@@ -58,7 +58,7 @@ def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tm
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["the ball"], "text 1 has no [MASK]; write [MASK] in place of each word to guess"),
         (
@@ -75,12 +75,12 @@ def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tm
         (["--file", "nothing.txt"], "no such file: nothing.txt"),
     ],
 )
-def test_what_cannot_be_filled_is_told(clew: Clew, bert: Path, words: list[str], told: str) -> None:
-    found = clew("fill", bert, *words)
-    assert found.status == 2 and told in found.err and len(found.err.splitlines()) == 1
+def test_mistakes_are_reported_in_one_line(clew: Clew, bert: Path, words: list[str], message: str) -> None:
+    result = clew("fill", bert, *words)
+    assert result.status == 2 and message in result.err and len(result.err.splitlines()) == 1
 
 
-def test_what_is_wrong_with_a_line_is_said_of_its_place(clew: Clew, bert: Path, tmp_path: Path) -> None:
+def test_a_line_without_a_mask_is_reported_with_its_place(clew: Clew, bert: Path, tmp_path: Path) -> None:
     file = write_text(tmp_path, "a [MASK]\n\nthe ball\n", "gaps.txt")
     assert clew("fill", bert, "--file", file).err.startswith(
         f"clew: {file}, line 3 has no [MASK]; write [MASK] in place of"
@@ -91,14 +91,14 @@ def test_what_is_wrong_with_a_line_is_said_of_its_place(clew: Clew, bert: Path, 
     assert clew("fill", bert, "--file", table, "--text", "one").err.startswith(f"clew: {table}, record 3 has no [MASK]")
 
 
-def test_a_second_text_stands_beside_the_first_or_in_a_column(clew: Clew, bert: Path, tmp_path: Path) -> None:
+def test_a_second_text_is_given_by_option_or_by_column(clew: Clew, bert: Path, tmp_path: Path) -> None:
     by_word = clew("fill", bert, "the walls were tall.", "--second", "she went [MASK].", "--json").out
     table = write_text(tmp_path, "one,two\nthe walls were tall.,she went [MASK].\n", "pairs.csv")
     assert clew("fill", bert, "--file", table, "--text", "one", "--second", "two", "--json").out == by_word
     assert json.loads(by_word)["second"] == "she went [MASK]."
 
 
-def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm: Path) -> None:
+def test_each_verb_names_the_verb_that_fits_the_run(clew: Clew, bert: Path, lstm: Path) -> None:
     assert "which cannot fill; use `clew generate`" in clew("fill", lstm, "[MASK]").err
     assert "which cannot generate; use `clew fill`" in clew("generate", bert).err
     assert (
@@ -107,14 +107,14 @@ def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm
     )
 
 
-def test_a_run_is_scored_as_it_was_and_on_a_file(clew: Clew, bert: Path, tmp_path: Path) -> None:
+def test_a_run_repeats_its_scores_and_scores_a_file(clew: Clew, bert: Path, tmp_path: Path) -> None:
     records = [json.loads(line) for line in (bert / "metrics.jsonl").read_text().splitlines()]
-    (found,) = (json.loads(line) for line in clew("evaluate", bert, "--json", "--device", "cpu").out.splitlines())
+    (scores,) = (json.loads(line) for line in clew("evaluate", bert, "--json", "--device", "cpu").out.splitlines())
     best = {
         name.removeprefix("best.valid."): value for name, value in records[-1].items() if name.startswith("best.valid.")
     }
-    assert {name: found[name] for name in best} == pytest.approx(best, rel=1e-5)
-    assert found["next_sentence_accuracy"] <= 100 and found["perplexity"] < found["baseline_frequencies"]
+    assert {name: scores[name] for name in best} == pytest.approx(best, rel=1e-5)
+    assert scores["next_sentence_accuracy"] <= 100 and scores["perplexity"] < scores["baseline_frequencies"]
     text = write_text(tmp_path, "the ball of thread was red.\nshe went in.\n\nthe walls were tall.\n")
     by_file, by_stream = clew("evaluate", bert, text), clew("evaluate", bert, "-", stdin=text.read_text())
     assert by_file.status == 0 and by_file.out.removeprefix(f"{text}: ") == by_stream.out.removeprefix("-: ")
@@ -125,7 +125,7 @@ def test_a_run_is_scored_as_it_was_and_on_a_file(clew: Clew, bert: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_other_verbs_take_such_a_run(clew: Clew, bert: Path, tmp_path: Path) -> None:
+def test_other_verbs_accept_a_masked_language_model(clew: Clew, bert: Path, tmp_path: Path) -> None:
     described = clew("describe", "text-bert", *bert_settings(tmp_path)).out
     assert "MaskedLanguageModel" in described and described == clew("describe", bert).out
     assert "text-bert" in clew("runs", bert.parent).out
@@ -135,16 +135,16 @@ def test_the_other_verbs_take_such_a_run(clew: Clew, bert: Path, tmp_path: Path)
     assert averaged.status == 0 and clew("fill", tmp_path / "mean", "a [MASK]").status == 0
 
 
-def test_the_pooler_that_was_trained_gives_vectors(clew: Clew, bert: Path) -> None:
+def test_embed_uses_the_trained_pooler(clew: Clew, bert: Path) -> None:
     (fields,) = (json.loads(line) for line in clew("embed", bert, "the ball", "--pooling", "pooler").out.splitlines())
     run = library.load(bert, device="cpu")
     assert fields["vector"] == pytest.approx(run.embed("the ball", pooling="pooler").tolist(), abs=1e-6)
     assert fields["vector"] != pytest.approx(run.embed("the ball", pooling="first").tolist(), abs=1e-3)
 
 
-def test_a_run_is_no_recipe(clew: Clew, bert: Path) -> None:
-    told = f"{bert} is a run, not a recipe; to resume it, add --out {bert} and --resume to the call that started it"
-    assert clew("train", bert, "--resume").err == f"clew: {told}\n"
+def test_a_run_is_not_accepted_as_a_recipe(clew: Clew, bert: Path) -> None:
+    message = f"{bert} is a run, not a recipe; to resume it, add --out {bert} and --resume to the call that started it"
+    assert clew("train", bert, "--resume").err == f"clew: {message}\n"
 
 
 def test_the_code_of_the_guide_runs(clew: Clew, bert: Path, capsys: pytest.CaptureFixture[str]) -> None:

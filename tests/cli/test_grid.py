@@ -1,4 +1,4 @@
-"""Commas on the command line: every combination is trained, and one table says what came of it."""
+"""Values separated by commas: every combination is trained, and one table shows the results."""
 
 import shlex
 import signal
@@ -21,9 +21,9 @@ def rows(out: str) -> list[list[str]]:
 
 @pytest.mark.slow
 def test_a_grid_is_trained_and_shown_as_one_table(clew: Clew, tmp_path: Path) -> None:
-    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=4), "model.cell=lstm,gru", "seed=1,2")
-    assert found.status == 0
-    header, *table = rows(found.out)
+    result = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=4), "model.cell=lstm,gru", "seed=1,2")
+    assert result.status == 0
+    header, *table = rows(result.out)
     assert header == ["cell", "seed", "steps", "valid", "loss", "perplexity", "time", "state", "folder"]
     assert [(row[0], row[1], row[2], row[-2], row[-1]) for row in table] == [
         (cell, seed, "4/4", "finished", str(Path("runs", f"text-lstm-cell={cell}-seed={seed}")))
@@ -32,8 +32,8 @@ def test_a_grid_is_trained_and_shown_as_one_table(clew: Clew, tmp_path: Path) ->
     ]
     for row in table:
         assert float(row[3]) == pytest.approx(summarise(Path(row[-1])).best["valid.loss"], abs=1e-4)
-    assert "run 4 of 4, runs/text-lstm-cell=gru-seed=2" in found.err
-    command = shlex.split(found.err.splitlines()[-1].removeprefix("next:"))
+    assert "run 4 of 4, runs/text-lstm-cell=gru-seed=2" in result.err
+    command = shlex.split(result.err.splitlines()[-1].removeprefix("next:"))
     assert command == ["clew", "runs", "compare", "runs/text-lstm-cell=*"]
     assert clew(*command[1:]).status == 0
 
@@ -50,24 +50,24 @@ def test_the_same_command_again_trains_nothing(clew: Clew, tmp_path: Path) -> No
     assert clew("evaluate", "study/text-lstm-seed=1").status == 0
 
 
-def test_one_combination_behaves_as_it_always_has(clew: Clew, tmp_path: Path) -> None:
-    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "seed=3,3")
-    assert found.status == 0 and "a sample (temperature" in found.err
+def test_one_combination_is_trained_as_a_single_run(clew: Clew, tmp_path: Path) -> None:
+    result = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "seed=3,3")
+    assert result.status == 0 and "a sample (temperature" in result.err
     assert Path("runs/text-lstm/config.json").is_file()
 
 
-def test_a_run_that_fails_stops_no_other_and_the_status_says_so(clew: Clew, tmp_path: Path) -> None:
-    given = [*lstm_settings(tmp_path, steps=20), "training.optimiser=sgd", "training.clip_norm=null"]
-    found = clew("train", "text-lstm", *given, "training.learning_rate=1e38,1e-3")
-    assert found.status == 1
-    assert [row[-2] for row in rows(found.out)[1:]] == ["failed", "finished"]
-    assert "runs/text-lstm-learning_rate=1e+38: 10 steps in a row had no finite gradient" in found.err
-    assert "Traceback" not in found.err
+def test_a_failed_run_stops_no_other_and_sets_the_exit_status(clew: Clew, tmp_path: Path) -> None:
+    settings = [*lstm_settings(tmp_path, steps=20), "training.optimiser=sgd", "training.clip_norm=null"]
+    result = clew("train", "text-lstm", *settings, "training.learning_rate=1e38,1e-3")
+    assert result.status == 1
+    assert [row[-2] for row in rows(result.out)[1:]] == ["failed", "finished"]
+    assert "runs/text-lstm-learning_rate=1e+38: 10 steps in a row had no finite gradient" in result.err
+    assert "Traceback" not in result.err
     listed = clew("runs")
     assert "runs/text-lstm-learning_rate=1e+38 failed: 10 steps in a row had no finite gradient" in listed.err
 
 
-def test_a_fault_in_one_run_is_told_and_debug_shows_where(
+def test_an_error_in_one_run_is_reported_and_debug_shows_the_traceback(
     clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from clew.layers.cells import CELLS, Cell
@@ -78,25 +78,25 @@ def test_a_fault_in_one_run_is_told_and_debug_shows_where(
 
     monkeypatch.setitem(CELLS, "broken", Broken)
     command = ("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "model.cell=broken,lstm")
-    found = clew(*command)
-    assert found.status == 1
-    assert "runs/text-lstm-cell=broken: KeyError: 'thread'" in found.err
-    assert [row[-2] for row in rows(found.out)[1:]] == ["failed", "finished"]
+    result = clew(*command)
+    assert result.status == 1
+    assert "runs/text-lstm-cell=broken: KeyError: 'thread'" in result.err
+    assert [row[-2] for row in rows(result.out)[1:]] == ["failed", "finished"]
     with pytest.raises(KeyError):
         clew(*command, "--debug")
 
 
-def test_a_run_of_another_process_is_passed_over(clew: Clew, tmp_path: Path) -> None:
-    given = lstm_settings(tmp_path, steps=2)
-    clew("train", "text-lstm", *given, "seed=1,2")
+def test_a_run_of_another_process_is_skipped(clew: Clew, tmp_path: Path) -> None:
+    settings = lstm_settings(tmp_path, steps=2)
+    clew("train", "text-lstm", *settings, "seed=1,2")
     with locked(Path("runs/text-lstm-seed=1")):
-        found = clew("train", "text-lstm", *given, "training.steps=3", "seed=1,2")
-    assert found.status == 1
-    assert "run 1 of 2, runs/text-lstm-seed=1: another process is writing it; skipped" in found.err
-    assert [row[-2] for row in rows(found.out)[1:]] == ["running", "finished"]
+        result = clew("train", "text-lstm", *settings, "training.steps=3", "seed=1,2")
+    assert result.status == 1
+    assert "run 1 of 2, runs/text-lstm-seed=1: another process is writing it; skipped" in result.err
+    assert [row[-2] for row in rows(result.out)[1:]] == ["running", "finished"]
 
 
-def test_mistakes_in_a_grid_are_one_line(clew: Clew, tmp_path: Path) -> None:
+def test_mistakes_in_a_grid_are_reported_in_one_line(clew: Clew, tmp_path: Path) -> None:
     assert_refused(
         clew("train", "text-lstm", "model.cell=gru,lsmt"), "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"
     )
@@ -107,7 +107,7 @@ def test_mistakes_in_a_grid_are_one_line(clew: Clew, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_path: Path) -> None:
+def test_ctrl_c_shows_finished_runs_and_the_same_command_resumes(clew: Clew, tmp_path: Path) -> None:
     arguments = [
         "train",
         "text-lstm",
@@ -125,6 +125,6 @@ def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_
     assert message.startswith("clew: stopped; 1 of 3 runs are finished; resume with `clew train text-lstm ")
     assert shlex.split(message.split("`")[1]) == ["clew", *arguments]
     with one_thread():
-        found = clew(*arguments)
-    assert found.status == 0 and [row[-2] for row in rows(found.out)[1:]] == ["finished"] * 3
-    assert "resuming from step" in found.err
+        result = clew(*arguments)
+    assert result.status == 0 and [row[-2] for row in rows(result.out)[1:]] == ["finished"] * 3
+    assert "resuming from step" in result.err

@@ -1,4 +1,4 @@
-"""Every help fits the terminal, and its examples can be pasted from it."""
+"""Every help text fits the terminal, and its examples can be copied."""
 
 import argparse
 import re
@@ -11,20 +11,20 @@ from clew.cli.terminal.help import continued, folded
 from clew.cli.verbs import VERBS
 
 
-def helped(verb: str) -> argparse.ArgumentParser:
+def parser_of(verb: str) -> argparse.ArgumentParser:
     return verb_parser(verb) if verb else build_parser()
 
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
-def test_a_help_fits_eighty_columns(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_fits_eighty_columns(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert [line for line in helped(verb).format_help().splitlines() if len(line) > 80] == []
+    assert [line for line in parser_of(verb).format_help().splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
-def test_a_help_runs_over_forty_columns_by_a_single_word_at_most(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_exceeds_forty_columns_only_for_a_single_word(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    for line in helped(verb).format_help().splitlines():
+    for line in parser_of(verb).format_help().splitlines():
         words = (
             shlex.split(line.removesuffix("\\")) if "'" in line and line.startswith("  ") and len(line) > 40 else [line]
         )
@@ -33,9 +33,7 @@ def test_a_help_runs_over_forty_columns_by_a_single_word_at_most(verb: str, monk
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("columns", ["40", "80"])
-def test_examples_are_the_same_commands_whatever_the_width(
-    verb: str, columns: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_are_the_same_commands_at_any_width(verb: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def commands(width: str) -> list[list[str]]:
         monkeypatch.setenv("COLUMNS", width)
         text = re.sub(r" \\\n\s+", " ", verb_parser(verb).format_help().partition("see also:")[0])
@@ -54,7 +52,7 @@ def test_every_choice_is_named_at_any_width(verb: str, columns: str, monkeypatch
         assert all(str(choice) in text for choice in action.choices or ())
 
 
-def test_a_paragraph_is_joined_and_an_example_is_not() -> None:
+def test_lines_of_a_paragraph_are_joined_but_examples_are_not() -> None:
     text = "One sentence\nover two lines.\n\n  clew x 'a b' --option value\n\nAnother."
     assert folded(text, 80) == ["One sentence over two lines.", "", "  clew x 'a b' --option value", "", "Another."]
     assert continued("  clew x 'a b' --option value", 20) == ["  clew x 'a b' \\", "      --option \\", "      value"]

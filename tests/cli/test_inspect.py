@@ -1,5 +1,4 @@
-"""What `clew inspect` refuses, each in one line; that it serves and ends is shown in
-tests/serving/test_page_browser.py."""
+"""Mistakes in `clew inspect`. tests/serving/test_page_browser.py shows that it serves a page and ends."""
 
 import socket
 from pathlib import Path
@@ -19,10 +18,10 @@ from tests.cli.conftest import Clew
         ([], "the following arguments are required: RUN"),
     ],
 )
-def test_a_mistake_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
+def test_mistakes_are_reported_in_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        found = clew("inspect", *(each.format(run=lstm, taken=taken.getsockname()[1]) for each in arguments))
-    assert found.status == 2 and found.out == ""
-    assert sentence in found.err and found.err.count("\n") == 1
+        result = clew("inspect", *(each.format(run=lstm, taken=taken.getsockname()[1]) for each in arguments))
+    assert result.status == 2 and result.out == ""
+    assert sentence in result.err and result.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""What only lists loads neither torch nor pydantic: it answers at once."""
+"""Commands that only list load neither torch nor pydantic, so they answer at once."""
 
 import os
 import subprocess
@@ -38,14 +38,14 @@ print(f"{status} {[name for name in ('torch', 'pydantic') if name in sys.modules
     ],
     ids=" ".join,
 )
-def test_a_listing_command_loads_neither_torch_nor_pydantic(command: list[str], tmp_path: Path) -> None:
+def test_listing_commands_load_neither_torch_nor_pydantic(command: list[str], tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("one line\nand another\n", encoding="utf-8")
     (tmp_path / "table.csv").write_text("text,label\na b,x\nc d,y\n" * 5, encoding="utf-8")
     (tmp_path / "runs" / "one").mkdir(parents=True)
     write_config(tmp_path / "runs" / "one", config_of("shakespeare-lstm", ["model.dim=16"]))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", PROGRAM, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
-    assert found.stderr.splitlines()[-1] == "0 []", found.stderr
-    assert found.stdout
+    assert completed.stderr.splitlines()[-1] == "0 []", completed.stderr
+    assert completed.stdout

@@ -11,11 +11,11 @@ from clew.instruments import INSTRUMENTS
 from tests.cli.conftest import Clew
 
 
-def test_a_text_longer_than_a_name_may_be_is_a_text(clew: Clew, lstm: Path) -> None:
+def test_text_longer_than_a_file_name_is_accepted(clew: Clew, lstm: Path) -> None:
     assert clew("look", "tokens", lstm, f"text={'the ' * 100}").status == 0
 
 
-def test_instruments_are_listed_described_and_told_for_a_run(clew: Clew, lstm: Path) -> None:
+def test_instruments_are_listed_described_and_matched_to_a_run(clew: Clew, lstm: Path) -> None:
     listed = clew("look")
     assert listed.status == 0 and all(name in listed.out for name in INSTRUMENTS)
     assert [json.loads(line)["name"] for line in clew("look", "--json").out.splitlines()] == list(INSTRUMENTS)
@@ -27,7 +27,7 @@ def test_instruments_are_listed_described_and_told_for_a_run(clew: Clew, lstm: P
         assert fields["fits"] is (fields["why_not"] is None)
 
 
-def test_a_run_in_the_instruments_place_and_a_text_for_what_reads_none_are_told(clew: Clew, lstm: Path) -> None:
+def test_swapped_arguments_and_unused_texts_are_rejected(clew: Clew, lstm: Path) -> None:
     assert "the instrument comes before the run" in clew("look", lstm, "surprisal").err
     assert "runs/nowhere is not a run directory" in clew("look", "runs/nowhere").err
     assert (
@@ -36,17 +36,17 @@ def test_a_run_in_the_instruments_place_and_a_text_for_what_reads_none_are_told(
     )
 
 
-def test_what_is_unknown_to_the_model_is_said_beside_the_surprisal(clew: Clew, lstm: Path) -> None:
+def test_surprisal_counts_unknown_tokens(clew: Clew, lstm: Path) -> None:
     assert "1 token unknown to the model" in clew("look", "surprisal", lstm, "--text", "the \u1234 door").out
 
 
-def test_python_takes_folders_and_says_each_runs_own_sentence(lstm: Path, gpt: Path) -> None:
+def test_look_from_python_accepts_folders_and_describes_each_run(lstm: Path, gpt: Path) -> None:
     alone = [package.look(folder, "surprisal", text="the red door").about for folder in (lstm, gpt)]
     together = package.look([lstm, gpt], "surprisal", text="the red door")
     assert [part.text.partition(": ")[2] for part in together.parts if isinstance(part, Note)] == alone
 
 
-def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt: Path, tmp_path: Path) -> None:
+def test_views_are_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt: Path, tmp_path: Path) -> None:
     seen = clew("look", "surprisal", lstm, "--text", "the red door")
     assert seen.status == 0 and seen.err == "" and "the red door" in seen.out and "perplexity" in seen.out
     facts = json.loads(clew("look", "surprisal", lstm, "text=the red door", "--json").out)
@@ -62,11 +62,11 @@ def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt:
     assert [len(both[run.name]["next"][0]["tokens"]) for run in (lstm, gpt)] == [2, 2]
 
 
-def test_what_is_seen_is_drawn_by_the_ending_of_the_name(clew: Clew, lstm: Path, tmp_path: Path) -> None:
-    for ending, begins in ((".html", "<!doctype html"), (".svg", "<svg"), (".json", "{")):
-        found = clew("look", "surprisal", lstm, "text=the red door", "--out", tmp_path / f"seen{ending}")
-        assert found.status == 0 and found.out == "" and found.err == f"wrote {tmp_path / 'seen'}{ending}\n"
-        assert (tmp_path / f"seen{ending}").read_text(encoding="utf-8").lower().startswith(begins)
+def test_the_ending_of_the_name_chooses_the_format_of_a_view(clew: Clew, lstm: Path, tmp_path: Path) -> None:
+    for ending, start in ((".html", "<!doctype html"), (".svg", "<svg"), (".json", "{")):
+        result = clew("look", "surprisal", lstm, "text=the red door", "--out", tmp_path / f"seen{ending}")
+        assert result.status == 0 and result.out == "" and result.err == f"wrote {tmp_path / 'seen'}{ending}\n"
+        assert (tmp_path / f"seen{ending}").read_text(encoding="utf-8").lower().startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,6 @@ def test_what_is_seen_is_drawn_by_the_ending_of_the_name(clew: Clew, lstm: Path,
         (["look", "surprisal", "RUN", "--text", "a", "off=1.1"], "no attention"),
     ],
 )
-def test_a_mistake_is_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
-    found = clew(*(lstm if word == "RUN" else word for word in arguments))
-    assert found.status == 2 and found.out == "" and sentence in found.err and len(found.err.splitlines()) == 1
+def test_mistakes_are_reported_in_one_line(clew: Clew, lstm: Path, arguments: list[str], sentence: str) -> None:
+    result = clew(*(lstm if word == "RUN" else word for word in arguments))
+    assert result.status == 2 and result.out == "" and sentence in result.err and len(result.err.splitlines()) == 1

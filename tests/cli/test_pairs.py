@@ -1,5 +1,4 @@
-"""`clew train` on pairs of one's own: what is refused, what is passed over and said, and what is learnt from all the
-same."""
+"""`clew train` on the user's pairs: data that are rejected, skipped with a message, or used for training."""
 
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def write(name: str, text: str) -> None:
         ("", "A\n", "train.de: the file is empty; give one with text in it"),
     ],
 )
-def test_parallel_files_that_are_no_pairs_are_refused(clew: Clew, source: str, target: str, sentence: str) -> None:
+def test_parallel_files_that_do_not_match_are_rejected(clew: Clew, source: str, target: str, sentence: str) -> None:
     write("train.de", source)
     write("train.en", target)
     assert_refused(clew("train", "translate", "data.train=[train.de,train.en]", *SMALL, "--out", "run"), sentence)
@@ -85,43 +84,43 @@ def test_parallel_files_that_are_no_pairs_are_refused(clew: Clew, source: str, t
         ("p.jsonl", '{"in": "a"\n', ["data.source=in", "data.target=out"], "p.jsonl:1: "),
     ],
 )
-def test_tables_that_are_no_pairs_are_refused_with_file_and_line(
+def test_tables_without_pairs_are_rejected_with_file_and_line(
     clew: Clew, name: str, text: str, settings: list[str], sentence: str
 ) -> None:
     write(name, text)
     assert_refused(clew("train", "translate", f"data.train={name}", *settings, *SMALL, "--out", "run"), sentence)
 
 
-def test_what_is_passed_over_is_said_and_the_rest_is_learnt_from(clew: Clew) -> None:
+def test_skipped_lines_are_reported_and_the_rest_is_used(clew: Clew) -> None:
     """A byte order mark, CRLF, an empty line on both sides, one on one side, and a line of ten thousand words."""
     words = [f"w{n}" for n in range(30)]
     write(
         "train.de", "\ufeff" + "".join(f"{word} x\r\n" for word in words) + "\r\n" + "\r\n" + "long " * 10_000 + "\r\n"
     )
     write("train.en", "".join(f"y {word}\n" for word in words) + "\n" + "alone\n" + "short\n")
-    found = clew(
+    result = clew(
         "train", "translate", "data.train=[train.de,train.en]", "data.faults=skip", *SMALL, "seed=3", "--out", "run"
     )
-    assert found.status == 0, found.err
-    assert "skipped 1 x line empty on both sides (first: train.de:31)" in found.err
-    assert "skipped 1 x line empty on one side (first: train.de:32)" in found.err
-    assert "left out 1 training example of more than 256 tokens on a side (first: train.de:33)" in found.err
-    assert "28 train, 3 valid examples" in found.err
+    assert result.status == 0, result.err
+    assert "skipped 1 x line empty on both sides (first: train.de:31)" in result.err
+    assert "skipped 1 x line empty on one side (first: train.de:32)" in result.err
+    assert "left out 1 training example of more than 256 tokens on a side (first: train.de:33)" in result.err
+    assert "28 train, 3 valid examples" in result.err
 
 
-def test_a_line_of_ten_thousand_words_is_judged_and_decoded(clew: Clew) -> None:
+def test_a_line_of_ten_thousand_words_is_decoded_and_scored(clew: Clew) -> None:
     write("train.tsv", "".join(f"a b {n}\tb a {n}\n" for n in range(20)))
     write("valid.tsv", "long " * 10_000 + "\tshort\n")
-    found = clew("train", "translate", "data.train=train.tsv", "data.valid=valid.tsv", *SMALL, "--out", "run")
-    assert found.status == 0, found.err
-    assert "BLEU" in found.err and "20 train, 1 valid examples" in found.err
+    result = clew("train", "translate", "data.train=train.tsv", "data.valid=valid.tsv", *SMALL, "--out", "run")
+    assert result.status == 0, result.err
+    assert "BLEU" in result.err and "20 train, 1 valid examples" in result.err
 
 
-def test_overlaps_between_given_parts_are_said(clew: Clew) -> None:
+def test_overlaps_between_parts_are_reported(clew: Clew) -> None:
     write("train.tsv", "".join(f"a {n}\tb {n}\n" for n in range(20)))
     write("valid.tsv", "a 3\tb 3\nc 1\td 1\n")
-    found = clew("train", "translate", "data.train=train.tsv", "data.valid=valid.tsv", *SMALL, "--out", "run")
-    assert "1 of 2 valid examples (50.0%) have a text that the training part has too (first: valid.tsv:1)" in found.err
+    result = clew("train", "translate", "data.train=train.tsv", "data.valid=valid.tsv", *SMALL, "--out", "run")
+    assert "1 of 2 valid examples (50.0%) have a text that the training part has too (first: valid.tsv:1)" in result.err
 
 
 @pytest.mark.parametrize(
@@ -146,30 +145,29 @@ def test_overlaps_between_given_parts_are_said(clew: Clew) -> None:
         (["data.train=p.tsv", "model.shared_embeddings=true"], "shared embeddings need one vocabulary"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(clew: Clew, settings: list[str], sentence: str) -> None:
+def test_invalid_settings_are_rejected(clew: Clew, settings: list[str], sentence: str) -> None:
     write("p.tsv", "".join(f"a {n}\tb {n} c {n}\n" for n in range(10)))
     assert_refused(clew("train", "translate", *SMALL, *settings, "--out", "run"), sentence)
 
 
-def test_a_body_that_reads_no_source_is_refused(clew: Clew) -> None:
+def test_a_body_without_a_source_is_rejected(clew: Clew) -> None:
     write("p.tsv", "a\tb\nc\td\n")
-    found = clew("train", "translate", "data.train=p.tsv", "model.family=gpt", "--out", "run")
+    result = clew("train", "translate", "data.train=p.tsv", "model.family=gpt", "--out", "run")
     assert_refused(
-        found,
-        "the task translation has a source, which a gpt cannot read; these would do: seq2seq, transformer,"
-        " convolutional",
+        result,
+        "the task translation has a source, which a gpt cannot read; use one of seq2seq, transformer, convolutional",
     )
 
 
-def test_dialogues_code_and_summaries_are_learnt_from(clew: Clew) -> None:
+def test_dialogues_code_and_summaries_can_be_trained_on(clew: Clew) -> None:
     write("talk.txt", "".join(f"hello {n}\nhi {n}\nwhat ?\n\n" for n in range(20)))
-    found = clew("train", "dialogue", "data.train=talk.txt", *SMALL, "--out", "talk")
-    assert found.status == 0 and "36 train, 4 valid examples" in found.err, found.err
+    result = clew("train", "dialogue", "data.train=talk.txt", *SMALL, "--out", "talk")
+    assert result.status == 0 and "36 train, 4 valid examples" in result.err, result.err
     write("code.csv", "text,code\n" + "".join(f'add {n},"def f(x):\n    return x + {n}\n"\n' for n in range(20)))
     settings = ["data.source=text", "data.target=code", *SMALL, "text.tokenizer=character"]
-    found = clew("train", "text-to-code", "data.train=code.csv", *settings, "--out", "code")
-    assert found.status == 0 and "% right" in found.err, found.err
+    result = clew("train", "text-to-code", "data.train=code.csv", *settings, "--out", "code")
+    assert result.status == 0 and "% right" in result.err, result.err
     write("articles.jsonl", "".join(f'{{"text": "word {n} " , "summary": "one {n}.\\ntwo {n}."}}\n' for n in range(20)))
     settings = ["data.source=text", "data.target=summary", *SMALL, "text.tokenizer=bpe"]
-    found = clew("train", "summarise", "data.train=articles.jsonl", *settings, "--out", "summary")
-    assert found.status == 0 and "ROUGE-1" in found.err, found.err
+    result = clew("train", "summarise", "data.train=articles.jsonl", *settings, "--out", "summary")
+    assert result.status == 0 and "ROUGE-1" in result.err, result.err

@@ -201,7 +201,7 @@ def test_missing_data_and_unsuitable_settings_are_reported_in_one_line(clew: Cle
     assert_refused(clew(*arguments, "task.best=bleu"), "task.best must be one of 'loss' or 'f1', not 'bleu'")
     assert_refused(
         clew(*arguments, "model.family=recurrent"),
-        "the task parsing has a source, which a recurrent cannot read; these would do: ",
+        "the task parsing has a source, which a recurrent cannot read; use one of ",
     )
     assert_refused(clew(*arguments, "task.longest=3"), "all 22 training examples have more than 3 tokens on a side")
 

@@ -9,10 +9,10 @@ from tests.runs.small import save_many_languages
 
 
 @pytest.mark.slow
-def test_a_run_is_probed(clew: Clew, lstm: Path) -> None:
-    found = clew("probe", lstm, "--corpus", "ewt-sample", "--limit", 12, "--control", "--out", "levels.svg")
-    assert found.status == 0 and found.err.endswith("wrote levels.svg\n")
-    header, *rows = found.out.splitlines()
+def test_every_level_of_a_run_is_probed(clew: Clew, lstm: Path) -> None:
+    result = clew("probe", lstm, "--corpus", "ewt-sample", "--limit", 12, "--control", "--out", "levels.svg")
+    assert result.status == 0 and result.err.endswith("wrote levels.svg\n")
+    header, *rows = result.out.splitlines()
     assert header.split() == ["level", "embedding.mix", "ewt-sample", "l2", "untrained"]
     assert rows[0].startswith("embedding ") and rows[1].startswith("layer 1") and "last" in rows[1]
     assert Path("levels.svg").read_text(encoding="utf-8").startswith("<svg ")
@@ -22,7 +22,7 @@ def test_a_run_is_probed(clew: Clew, lstm: Path) -> None:
     assert all(0 <= record["accuracy"] <= 100 for record in records)
 
 
-def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_sentence(clew: Clew, lstm: Path, tmp_path: Path) -> None:
     save_many_languages(tmp_path / "translator")
     for arguments, sentence in [
         (
@@ -35,8 +35,8 @@ def test_what_cannot_be_probed_is_one_sentence(clew: Clew, lstm: Path, tmp_path:
         ((lstm, "--out", "nowhere/levels.svg"), "no such folder for --out: nowhere; create it first"),
         (("nowhere",), "nowhere"),
     ]:
-        found = clew("probe", *arguments)
-        assert found.status == 2 and found.out == "" and sentence in found.err.splitlines()[-1]
+        result = clew("probe", *arguments)
+        assert result.status == 2 and result.out == "" and sentence in result.err.splitlines()[-1]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What only a process of its own can show: signals, pipes and exit codes."""
+"""Signals, pipes and exit codes, which need a separate process."""
 
 import os
 import shlex
@@ -30,16 +30,16 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def settings(folder: Path) -> list[str]:
-    """Steps slow enough that a signal comes in the middle of them, with dropout and a carried state."""
+    """Slow steps, so that a signal arrives in the middle of training; with dropout and a carried state."""
     return [*lstm_settings(folder, steps=STEPS), "model.dropout=0.2", "model.dim=64", "training.evaluate_every=150"]
 
 
 @pytest.fixture(scope="module")
-def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the same settings that nobody interrupted."""
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the same settings that was not interrupted."""
     from clew.recipes.running import run_recipe
 
-    folder = tmp_path_factory.mktemp("straight")
+    folder = tmp_path_factory.mktemp("uninterrupted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLEW_CACHE", str(folder / "cache"))
         with one_thread():
@@ -49,14 +49,14 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """As the processes have it: sums in another order have other last bits."""
+    """One thread, as in the processes: another order of summation changes the last bits."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
 
 
-def measured(folder: Path) -> list[dict]:
+def metrics_of(folder: Path) -> list[dict]:
     return [
         {key: value for key, value in record.items() if key not in ("tokens_per_second", "seconds")}
         for record in read_metrics(folder)
@@ -65,9 +65,9 @@ def measured(folder: Path) -> list[dict]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-def test_an_interrupted_run_goes_on_to_the_bit(
+def test_an_interrupted_run_resumes_bit_for_bit(
     tmp_path: Path,
-    straight: Path,
+    uninterrupted: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: signal.Signals,
     status: int,
@@ -90,20 +90,20 @@ def test_an_interrupted_run_goes_on_to_the_bit(
         assert main(resume[1:]) == 0
 
     folder = tmp_path / "in a maze"
-    assert measured(folder) == measured(straight)
-    newest = checkpoint_folders(straight)[0].name
+    assert metrics_of(folder) == metrics_of(uninterrupted)
+    newest = checkpoint_folders(uninterrupted)[0].name
     for path in (
         "model.safetensors",
         f"checkpoints/{newest}/model.safetensors",
         f"checkpoints/{newest}/optimiser.safetensors",
     ):
-        there, here = read_weights(straight / path), read_weights(folder / path)
-        assert there.keys() == here.keys()
-        assert all(torch.equal(value, here[name]) for name, value in there.items()), path
+        expected, actual = read_weights(uninterrupted / path), read_weights(folder / path)
+        assert expected.keys() == actual.keys()
+        assert all(torch.equal(value, actual[name]) for name, value in expected.items()), path
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_ends_the_command_quietly(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_command_silently(environment: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "recipes"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -113,25 +113,25 @@ def test_a_reader_that_leaves_ends_the_command_quietly(environment: dict[str, st
     process.stderr.close()
 
 
-def test_bytes_that_are_no_text_are_refused_on_standard_input(tmp_path: Path, lstm: Path) -> None:
+def test_standard_input_that_is_not_utf8_is_rejected(tmp_path: Path, lstm: Path) -> None:
     code, out, err = Command(["evaluate", str(lstm), "-"], tmp_path, b"the \xff end").wait()
     assert (code, out) == (2, "")
     assert err.startswith("clew: standard input is not UTF-8 at position 4")
 
 
-def test_a_mistake_gives_its_exit_code_to_the_shell(environment: dict[str, str], tmp_path: Path) -> None:
-    found = subprocess.run([*COMMAND, "trian"], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr.startswith("clew: unknown verb 'trian'; did you mean 'train'?")
+def test_a_mistake_sets_the_exit_code(environment: dict[str, str], tmp_path: Path) -> None:
+    completed = subprocess.run([*COMMAND, "trian"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr.startswith("clew: unknown verb 'trian'; did you mean 'train'?")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of any bytes")
-def test_a_text_whose_name_is_no_utf8_is_trained_on_and_named(tmp_path: Path) -> None:
-    given = [*lstm_settings(tmp_path, steps=1)[1:], "data.train=caf\udce9.txt", "--out", "run"]
+def test_a_file_name_that_is_not_utf8_is_accepted_and_shown(tmp_path: Path) -> None:
+    arguments = [*lstm_settings(tmp_path, steps=1)[1:], "data.train=caf\udce9.txt", "--out", "run"]
     (tmp_path / "story.txt").rename(tmp_path / "caf\udce9.txt")
-    code, _, err = Command(["train", "text-lstm", *given], tmp_path).wait()
+    code, _, err = Command(["train", "text-lstm", *arguments], tmp_path).wait()
     assert code == 0, err
     assert "data.train=caf\\udce9.txt" in err
     assert (
         Command(["evaluate", "run", "caf\udce9.txt"], tmp_path).wait()[1].startswith("caf\udce9.txt: loss ")
-    )  # the byte, as it was
+    )  # the byte is written unchanged

@@ -11,12 +11,12 @@ from tests.cli.conftest import Clew
 from tests.runs.pretrained import save_pretrained
 
 
-def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, gpt: Path, tmp_path: Path):
-    found = clew(
+def test_half_of_the_heads_are_pruned_and_the_rest_keep_the_measured_loss(clew: Clew, gpt: Path, tmp_path: Path):
+    result = clew(
         "prune", gpt, "--heads", "0.5", "--points", "2", "--batches", "2", "--device", "cpu", "--json", "--out", "half"
     )
-    assert found.status == 0, found.err
-    *points, written = map(json.loads, found.out.splitlines())
+    assert result.status == 0, result.err
+    *points, written = map(json.loads, result.out.splitlines())
     assert [point["kept"] for point in points] == [2, 1, 0] and written["kept"] == 1 and len(written["off"]) == 1
     assert written["measures"]["loss"] == pytest.approx(points[1]["loss"], abs=1e-6)
     assert written["parameters"][1] < written["parameters"][0] and all(
@@ -24,9 +24,9 @@ def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, g
     )
     evaluated = json.loads(clew("evaluate", "half", "--device", "cpu", "--json").out.splitlines()[0])
     assert evaluated["loss"] == pytest.approx(points[1]["loss"], abs=1e-6)
-    kept = json.loads((tmp_path / "half" / "pruning.json").read_text())
-    assert [point["loss"] for point in kept["points"]] == [point["loss"] for point in points] and set(
-        kept["importance"]
+    summary = json.loads((tmp_path / "half" / "pruning.json").read_text())
+    assert [point["loss"] for point in summary["points"]] == [point["loss"] for point in points] and set(
+        summary["importance"]
     ) == {"1.1", "1.2"}
     page = (tmp_path / "half" / "pruning.html").read_text()
     assert "heads kept" in page and "loss (nats)" in page and page.count("parameters became") == 1
@@ -39,13 +39,13 @@ def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, g
     assert again.status == 2 and "was pruned and has no checkpoint to resume from" in again.err
 
 
-def test_named_heads_go_and_a_layer_may_lose_all(clew: Clew, gpt: Path, tmp_path: Path):
-    found = clew("prune", gpt, "--off", "1.1", "1.2", "--device", "cpu", "--out", "none")
-    assert found.status == 0, found.err
-    assert "0 of 2*" in found.out and load_run(tmp_path / "none", device="cpu").config.model.heads == {"1": []}  # type: ignore[attr-defined]
+def test_named_heads_are_pruned_even_all_of_a_layer(clew: Clew, gpt: Path, tmp_path: Path):
+    result = clew("prune", gpt, "--off", "1.1", "1.2", "--device", "cpu", "--out", "none")
+    assert result.status == 0, result.err
+    assert "0 of 2*" in result.out and load_run(tmp_path / "none", device="cpu").config.model.heads == {"1": []}  # type: ignore[attr-defined]
 
 
-def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_path: Path):
+def test_an_encoder_without_a_loss_is_pruned_by_the_cosine_of_its_vectors(clew: Clew, tmp_path: Path):
     folder = save_pretrained(tmp_path / "encoder", "gpt")
     settings = {
         name: part
@@ -55,9 +55,9 @@ def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_pa
     weights = load_run(folder, device="cpu").task.body.state_dict()
     write_weights(folder / "model.safetensors", {f"body.{name}": value for name, value in weights.items()})
     write_config(folder, resolve({**settings, "task": {"name": "representation"}, "data": {}}))
-    found = clew("prune", folder, "--heads", "0.75", "--points", "0", "--device", "cpu", "--json", "--out", "near")
-    assert found.status == 0, found.err
-    whole, fewer, written = map(json.loads, found.out.splitlines())
+    result = clew("prune", folder, "--heads", "0.75", "--points", "0", "--device", "cpu", "--json", "--out", "near")
+    assert result.status == 0, result.err
+    whole, fewer, written = map(json.loads, result.out.splitlines())
     assert whole["cosine"] == pytest.approx(1) and fewer["cosine"] < 1
     assert written["measures"]["cosine"] == pytest.approx(fewer["cosine"], abs=1e-5)
 
@@ -75,12 +75,12 @@ def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_pa
         (["--heads", "0.5", "model.dim=3"], "only settings of the section data can"),
     ],
 )
-def test_a_mistake_is_one_line(clew: Clew, gpt: Path, arguments: list[str], sentence: str):
-    found = clew("prune", gpt, *arguments, "--device", "cpu", "--out", "out")
-    assert found.status == 2 and sentence in found.err and found.err.strip().count("\n") <= 1
+def test_mistakes_are_reported_in_one_line(clew: Clew, gpt: Path, arguments: list[str], sentence: str):
+    result = clew("prune", gpt, *arguments, "--device", "cpu", "--out", "out")
+    assert result.status == 2 and sentence in result.err and result.err.strip().count("\n") <= 1
 
 
-def test_a_run_without_heads_is_refused(clew: Clew, lstm: Path):
-    found = clew("prune", lstm, "--heads", "0.5", "--out", "out")
-    assert found.status == 2
-    assert found.err == (f"clew: {lstm} has no attention heads to prune; `clew describe {lstm}` shows its layers\n")
+def test_a_run_without_heads_is_rejected(clew: Clew, lstm: Path):
+    result = clew("prune", lstm, "--heads", "0.5", "--out", "out")
+    assert result.status == 2
+    assert result.err == (f"clew: {lstm} has no attention heads to prune; `clew describe {lstm}` shows its layers\n")

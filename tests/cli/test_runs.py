@@ -23,17 +23,17 @@ def new_run(folder: str, *settings: str, **measured: float) -> Path:
 
 
 @pytest.fixture
-def three(clew: Clew) -> None:
+def three_runs(clew: Clew) -> None:
     new_run("runs/b", "model.cell=gru", valid_loss=1.5, valid_perplexity=4.48, test_perplexity=4.6, test_loss=1.53)
     new_run("runs/a", "seed=2", "training.steps=200", valid_loss=1.7, valid_perplexity=5.47)
     new_run("runs/study/c")
 
 
-@pytest.mark.usefixtures("three")
-def test_the_list_says_what_each_run_is_and_how_it_went(clew: Clew) -> None:
-    found = clew("runs")
-    assert (found.status, found.err) == (0, "")
-    header, *lines = found.out.splitlines()
+@pytest.mark.usefixtures("three_runs")
+def test_the_list_shows_recipe_progress_scores_and_changes(clew: Clew) -> None:
+    result = clew("runs")
+    assert (result.status, result.err) == (0, "")
+    header, *lines = result.out.splitlines()
     assert header.split() == [
         "run",
         "recipe",
@@ -54,10 +54,10 @@ def test_the_list_says_what_each_run_is_and_how_it_went(clew: Clew) -> None:
     assert "0/1500" in lines[2] and "interrupted" in lines[2]
 
 
-@pytest.mark.usefixtures("three")
-def test_what_all_runs_changed_is_said_once(clew: Clew) -> None:
-    found = clew("runs", "runs/study")
-    assert "all of them" not in found.out
+@pytest.mark.usefixtures("three_runs")
+def test_settings_changed_in_all_runs_are_shown_once(clew: Clew) -> None:
+    result = clew("runs", "runs/study")
+    assert "all of them" not in result.out
     for name in ("d", "e"):
         new_run(f"runs/alike/{name}", "model.dim=64", f"seed={ord(name)}")
     lines = clew("runs", "runs/alike").out.splitlines()
@@ -65,7 +65,7 @@ def test_what_all_runs_changed_is_said_once(clew: Clew) -> None:
     assert [line.split()[-1] for line in lines[1:3]] == ["seed=100", "seed=101"]
 
 
-@pytest.mark.usefixtures("three")
+@pytest.mark.usefixtures("three_runs")
 @pytest.mark.parametrize(
     ("sort", "order"),
     [
@@ -82,15 +82,15 @@ def test_runs_are_sorted_as_asked(clew: Clew, sort: str, order: str | None) -> N
     def names(*arguments: str) -> list[str]:
         return [line.split()[0][-1] for line in clew("runs", "--sort", sort, *arguments).out.splitlines()[1:]]
 
-    found = names()
-    assert sorted(found) == ["a", "b", "c"]
-    assert order is None or found == order.split()
+    sorted_names = names()
+    assert sorted(sorted_names) == ["a", "b", "c"]
+    assert order is None or sorted_names == order.split()
     if sort == "name":
-        assert names("--reverse") == found[::-1]
+        assert names("--reverse") == sorted_names[::-1]
 
 
-@pytest.mark.usefixtures("three")
-def test_runs_as_json_have_every_fact(clew: Clew) -> None:
+@pytest.mark.usefixtures("three_runs")
+def test_json_has_every_fact_of_a_run(clew: Clew) -> None:
     Path("runs/broken").mkdir()
     Path("runs/broken/config.json").write_text("{")
     rows = [json.loads(line) for line in clew("runs", "--json").out.splitlines()]
@@ -114,17 +114,17 @@ def test_runs_as_json_have_every_fact(clew: Clew) -> None:
     assert rows[3]["fault"].startswith("runs/broken/config.json is not JSON")
 
 
-def test_broken_folders_are_named_and_stop_nothing(clew: Clew) -> None:
+def test_broken_folders_are_named_and_skipped(clew: Clew) -> None:
     new_run("runs/fine", valid_loss=1.5)
     for name, content in (("json", "{"), ("format", '{"format": 99}'), ("list", "[1]"), ("bytes", "\udcff")):
         Path(f"runs/{name}").mkdir()
         Path(f"runs/{name}/config.json").write_text(content, errors="surrogateescape")
     Path("runs/copied").mkdir()
     Path("runs/copied/metrics.jsonl").touch()
-    found = clew("runs")
-    assert found.status == 0
-    assert [line.split()[0] for line in found.out.splitlines()[1:]] == ["runs/fine"]
-    assert [line.split(" is ")[0].split(" has ")[0] for line in found.err.splitlines()] == [
+    result = clew("runs")
+    assert result.status == 0
+    assert [line.split()[0] for line in result.out.splitlines()[1:]] == ["runs/fine"]
+    assert [line.split(" is ")[0].split(" has ")[0] for line in result.err.splitlines()] == [
         "cannot be read: runs/bytes/config.json",
         "cannot be read: runs/copied",
         "cannot be read: runs/format/config.json",
@@ -133,20 +133,20 @@ def test_broken_folders_are_named_and_stop_nothing(clew: Clew) -> None:
     ]
 
 
-def test_checkpoints_of_other_programs_are_passed_over(clew: Clew) -> None:
+def test_checkpoints_of_other_programs_are_skipped(clew: Clew) -> None:
     new_run("runs/fine", valid_loss=1.5)
     for name, content in (("bert", '{"model_type": "bert"}'), ("page", '{"title": "mine"}')):
         Path(f"runs/{name}/checkpoints").mkdir(parents=True)
         Path(f"runs/{name}/config.json").write_text(content)
-    found = clew("runs")
-    assert found.err == "" and [line.split()[0] for line in found.out.splitlines()[1:]] == ["runs/fine"]
+    result = clew("runs")
+    assert result.err == "" and [line.split()[0] for line in result.out.splitlines()[1:]] == ["runs/fine"]
     assert (
         "runs/bert is a Hugging Face checkpoint; `clew import runs/bert` converts it to a run"
         in clew("compare", "runs/bert").err
     )
 
 
-def test_where_there_is_no_run_that_is_said(clew: Clew) -> None:
+def test_folders_without_runs_are_reported(clew: Clew) -> None:
     nothing = "there is no run in {}; train one first, e.g. `clew train shakespeare-lstm`\n"
     assert clew("runs") == (0, "", nothing.format("runs"))
     Path("empty").mkdir()
@@ -155,7 +155,7 @@ def test_where_there_is_no_run_that_is_said(clew: Clew) -> None:
     assert_refused(clew("runs", "nowhere"), "no such folder: nowhere; give the folder that contains your runs")
 
 
-def test_a_recipe_that_is_not_known_here_is_said_to_be(clew: Clew) -> None:
+def test_an_unknown_recipe_is_marked(clew: Clew) -> None:
     new_run("runs/mine")
     config = json.loads(Path("runs/mine/config.json").read_text())
     del config["sha256"]
@@ -163,7 +163,7 @@ def test_a_recipe_that_is_not_known_here_is_said_to_be(clew: Clew) -> None:
     assert clew("runs").out.splitlines()[1].endswith("(recipe unknown here)")
 
 
-def test_a_trained_run_is_listed_with_its_time(clew: Clew, tmp_path: Path) -> None:
+def test_a_trained_run_is_listed_with_its_duration(clew: Clew, tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4))
     (row,) = [json.loads(line) for line in clew("runs", "--json").out.splitlines()]
     assert row["seconds"] > 0 and row["state"] == "finished" and row["valid.bits_per_character"] > 0

@@ -1,4 +1,4 @@
-"""`clew serve` as a process: asked over a socket, and ended by a signal. The rest is in tests/serving."""
+"""`clew serve` as a process that answers over a socket and ends on a signal. Other tests are in tests/serving."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.runs.small import lstm_settings
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("arguments", "sentence"),
     [
         (["--batch", "0"], "--batch (0) must be at least 1"),
         (["--queue", "-1"], "--queue (-1) must be at least 1"),
@@ -30,15 +30,15 @@ from tests.runs.small import lstm_settings
         ([], "runs/nothing is not a run directory"),
     ],
 )
-def test_a_mistake_is_one_line(clew: Clew, given: list[str], sentence: str) -> None:
-    found = clew("serve", "runs/nothing", *given)
-    assert found.status == 2 and sentence in found.err and found.err.count("\n") == 1
+def test_mistakes_are_reported_in_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+    result = clew("serve", "runs/nothing", *arguments)
+    assert result.status == 2 and sentence in result.err and result.err.count("\n") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_server_answers_and_a_signal_ends_it(clew: Clew, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_server_answers_and_ends_on_a_signal(clew: Clew, tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "run"
     assert clew("train", "text-lstm", *lstm_settings(tmp_path), "--out", str(folder)).status == 0
     command = [sys.executable, "-m", "clew", "serve", str(folder), "--port", "0", "--device", "cpu"]

@@ -21,12 +21,12 @@ TEXT = "Ada didn't leave  Rome.\n\n Bo left\t!\n"
 
 @pytest.fixture(scope="module")
 def taggers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One of names and one of parts of speech, trained a little."""
+    """A tagger of names and a tagger of parts of speech, trained for a few steps."""
     folder = tmp_path_factory.mktemp("taggers")
     (folder / "names.conll").write_text(CONLL, encoding="utf-8")
-    given = [f"data.train={folder / 'names.conll'}", "embedding.dim=8", "embedding.characters_dim=8", *SMALL]
-    run_recipe("tag", [*given, "training.steps=30", "training.evaluate_every=30"], out=folder / "names")
-    run_recipe("tag", [*given, "data.tags=2", "training.steps=2", "training.evaluate_every=2"], out=folder / "parts")
+    settings = [f"data.train={folder / 'names.conll'}", "embedding.dim=8", "embedding.characters_dim=8", *SMALL]
+    run_recipe("tag", [*settings, "training.steps=30", "training.evaluate_every=30"], out=folder / "names")
+    run_recipe("tag", [*settings, "data.tags=2", "training.steps=2", "training.evaluate_every=2"], out=folder / "parts")
     return {"names": folder / "names", "parts": folder / "parts"}
 
 
@@ -35,10 +35,10 @@ def names(taggers: dict[str, Path]) -> Path:
     return taggers["names"]
 
 
-def test_every_word_has_a_line_and_every_sentence_an_empty_one(clew: Clew, names: Path) -> None:
-    found = clew("tag", names, stdin=TEXT)
-    assert found.status == 0 and found.err == ""
-    rows = [line.split("\t") for line in found.out.splitlines()]
+def test_words_have_one_line_each_and_sentences_end_with_an_empty_line(clew: Clew, names: Path) -> None:
+    result = clew("tag", names, stdin=TEXT)
+    assert result.status == 0 and result.err == ""
+    rows = [line.split("\t") for line in result.out.splitlines()]
     assert [row[0] for row in rows] == ["Ada", "did", "n't", "leave", "Rome", ".", "", "", "Bo", "left", "!", ""]
     assert all(len(row) == 3 and 0 < float(row[2]) <= 1 for row in rows if row != [""])
     spaced = clew("tag", names, "--tokenised", stdin=TEXT).out
@@ -56,7 +56,7 @@ def test_every_word_has_a_line_and_every_sentence_an_empty_one(clew: Clew, names
     ]
 
 
-def test_characters_are_those_of_the_untouched_line_in_every_form(clew: Clew, names: Path) -> None:
+def test_every_format_gives_characters_of_the_original_line(clew: Clew, names: Path) -> None:
     objects = [json.loads(line) for line in clew("tag", names, "--json", stdin=TEXT).out.splitlines()]
     assert [each["line"] for each in objects] == [1, 2, 3] and [each["text"] for each in objects] == TEXT.splitlines()
     assert objects[1]["words"] == objects[1]["spans"] == []
@@ -72,7 +72,7 @@ def test_characters_are_those_of_the_untouched_line_in_every_form(clew: Clew, na
     assert inline[0].count("[") == len(shown)
 
 
-def test_tags_of_single_words_stand_behind_them(clew: Clew, taggers: dict[str, Path]) -> None:
+def test_inline_format_puts_tags_after_single_words(clew: Clew, taggers: dict[str, Path]) -> None:
     run = taggers["parts"]
     assert re.fullmatch(
         r"Ada/\S+ did/\S+ n't/\S+ leave/\S+  Rome/\S+ \./\S+",
@@ -84,7 +84,7 @@ def test_tags_of_single_words_stand_behind_them(clew: Clew, taggers: dict[str, P
     )
 
 
-def test_a_file_gives_what_standard_input_gives_and_predict_too(clew: Clew, names: Path) -> None:
+def test_files_standard_input_and_predict_give_the_same_tags(clew: Clew, names: Path) -> None:
     Path("text.txt").write_text("\ufeff" + TEXT.replace("\n", "\r\n"), encoding="utf-8")
     piped = clew("tag", names, stdin=TEXT).out
     assert clew("tag", names, "--file", "text.txt").out == piped == clew("predict", names, "text.txt").out
@@ -94,7 +94,7 @@ def test_a_file_gives_what_standard_input_gives_and_predict_too(clew: Clew, name
     assert clew("tag", names, stdin="") == (0, "", "")
 
 
-def test_sentences_stand_on_the_command_line(clew: Clew, names: Path) -> None:
+def test_sentences_can_be_arguments(clew: Clew, names: Path) -> None:
     assert (
         clew("tag", names, "Ada sees Bo.", "it rains").out
         == clew("tag", names, stdin="Ada sees Bo.\nit rains\n").out
@@ -134,16 +134,16 @@ def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: 
     )
 
 
-def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew, names: Path) -> None:
+def test_the_worst_sentences_are_listed_with_their_errors_marked(clew: Clew, names: Path) -> None:
     Path("test.conll").write_text(
         "Ada NNP B-PER\nleft VBD O\n\nAda NNP B-LOC\nleft VBD B-LOC\nBo NNP O\n\n", encoding="utf-8"
     )
-    found = clew("evaluate", names, "test.conll", "--errors", 5)
-    assert found.status == 0
-    assert re.search(r"^test.conll: .*F1 [\d.]+.*95 % intervals: F1 [\d.]+ to [\d.]+, precision", found.out)
-    assert re.search(r"^gold \\ predicted +B-LOC", found.out, re.MULTILINE)
-    assert re.search(r"^PER +F1 [\d.]+, precision", found.out, re.MULTILINE)
-    table = found.out[found.out.index("id\twrong words\ttext\n") :].splitlines()
+    result = clew("evaluate", names, "test.conll", "--errors", 5)
+    assert result.status == 0
+    assert re.search(r"^test.conll: .*F1 [\d.]+.*95 % intervals: F1 [\d.]+ to [\d.]+, precision", result.out)
+    assert re.search(r"^gold \\ predicted +B-LOC", result.out, re.MULTILINE)
+    assert re.search(r"^PER +F1 [\d.]+, precision", result.out, re.MULTILINE)
+    table = result.out[result.out.index("id\twrong words\ttext\n") :].splitlines()
     number, text = table[1].split("\t")[1:]
     assert table[1].startswith("test.conll:4\t") and int(number) >= 2
     assert text.count("[expected ") == int(number) and text.startswith("Ada[expected B-LOC, found ")
@@ -155,7 +155,7 @@ def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew
     )
 
 
-def test_mistakes_are_one_line(clew: Clew, names: Path, lstm: Path) -> None:
+def test_mistakes_are_reported_in_one_line(clew: Clew, names: Path, lstm: Path) -> None:
     assert_refused(clew("tag", "runs/none", stdin="a"), "runs/none is not a run directory (it has no config.json)")
     assert_refused(
         clew("tag", lstm, stdin="a"),
@@ -194,9 +194,7 @@ def test_mistakes_are_one_line(clew: Clew, names: Path, lstm: Path) -> None:
         (CONLL, ["data.test=b.conll", "data.tags=2"], "b.conll:1, word 1: unknown label 'X'"),
     ],
 )
-def test_a_file_that_cannot_be_learnt_from_is_refused_with_its_line(
-    clew: Clew, text: str, settings: list[str], sentence: str
-) -> None:
+def test_malformed_files_are_rejected_with_the_line(clew: Clew, text: str, settings: list[str], sentence: str) -> None:
     Path("a.conll").write_text(text, encoding="utf-8")
     Path("b.conll").write_text("Bo X B-PER\n\n", encoding="utf-8")
     assert_refused(
@@ -205,23 +203,23 @@ def test_a_file_that_cannot_be_learnt_from_is_refused_with_its_line(
     assert not Path("run").exists()
 
 
-def test_a_part_with_tags_that_training_never_saw_is_scored_and_noted(clew: Clew) -> None:
-    """As the features of a treebank's own splits are: each part has some that no other has."""
+def test_tags_missing_from_training_are_scored_as_errors_and_reported(clew: Clew) -> None:
+    """As in a treebank, where each part has features that no other part has."""
     rows = [("Bo", "Gender=Masc"), ("runs", "Number=Sing"), ("fast", "_")]
     train = "".join("".join(f"{word}{number} {tag}\n" for word, tag in rows) + "\n" for number in range(12))
     Path("train.conll").write_text(train, encoding="utf-8")
-    for part, odd in (("dev", "Gender=Fem"), ("test", "Number=Dual")):
+    for part, unseen in (("dev", "Gender=Fem"), ("test", "Number=Dual")):
         Path(f"{part}.conll").write_text(
-            f"Bo1 Gender=Masc\nran {odd}\n\nBo2 Gender=Masc\nfast1 _\n\n", encoding="utf-8"
+            f"Bo1 Gender=Masc\nran {unseen}\n\nBo2 Gender=Masc\nfast1 _\n\n", encoding="utf-8"
         )
     settings = ["data.train=train.conll", "data.valid=dev.conll", "data.test=test.conll", *SMALL, "training.steps=40"]
-    found = clew("train", "tag", *settings, "--out", "run")
-    assert found.status == 0, found.err
+    result = clew("train", "tag", *settings, "--out", "run")
+    assert result.status == 0, result.err
     assert (
         "valid: 1 of 4 labels is not in the training part ('Gender=Fem'; first: dev.conll:1, word 2); counted as wrong"
-        in found.err
+        in result.err
     )
-    assert "test: 1 of 4 labels is not in the training part ('Number=Dual'" in found.err
+    assert "test: 1 of 4 labels is not in the training part ('Number=Dual'" in result.err
     again = clew("evaluate", "run", "test.conll", "--json", "--errors", 9)
     assert again.status == 0 and again.err.startswith(
         "test.conll: 1 of 4 labels is not in the training part ('Number=Dual'; first:"

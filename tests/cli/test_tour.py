@@ -8,11 +8,11 @@ from tests.tour.findings import Counting
 
 
 def test_stops_are_listed(clew: Clew) -> None:
-    found = clew("tour", "--list")
-    assert found.status == 0 and "reach" in found.out and "models" in found.out
+    result = clew("tour", "--list")
+    assert result.status == 0 and "reach" in result.out and "models" in result.out
     assert (
-        len(clew("tour", "--list", "--json").out.splitlines()) == len(found.out.splitlines()) - 1
-    )  # the head of the table
+        len(clew("tour", "--list", "--json").out.splitlines()) == len(result.out.splitlines()) - 1
+    )  # without the header of the table
 
 
 @pytest.mark.parametrize(
@@ -26,23 +26,23 @@ def test_stops_are_listed(clew: Clew) -> None:
         (["--scale", "huge"], "invalid choice: 'huge'"),
     ],
 )
-def test_mistakes_are_one_line(clew: Clew, arguments: list[str], message: str) -> None:
-    found = clew("tour", *arguments)
-    assert found.status == 2 and message in found.err and found.err.count("\n") == 1
+def test_mistakes_are_reported_in_one_line(clew: Clew, arguments: list[str], message: str) -> None:
+    result = clew("tour", *arguments)
+    assert result.status == 2 and message in result.err and result.err.count("\n") == 1
     assert not Path("runs").exists()
 
 
-def test_a_tour_leaves_a_report_and_goes_on_after_ctrl_c(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tour_writes_a_report_and_resumes_after_ctrl_c(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Counting(), Counting(interrupted=True)
     monkeypatch.setitem(EXPERIMENTS, "first", first.experiment)
     monkeypatch.setitem(EXPERIMENTS, "second", second.experiment)
-    found = clew("tour", "--only", "first", "second", "--seed", "5")
-    assert found.status == 130
-    assert found.err.splitlines()[-1] == "clew: interrupted; results so far are saved; repeat the command to resume"
+    result = clew("tour", "--only", "first", "second", "--seed", "5")
+    assert result.status == 130
+    assert result.err.splitlines()[-1] == "clew: interrupted; results so far are saved; repeat the command to resume"
     second.interrupted = False
-    found = clew("tour", "--only", "first", "second", "--seed", "5")
-    assert found.status == 0 and Path(found.out.strip()) == Path("runs/tour/report.html")
+    result = clew("tour", "--only", "first", "second", "--seed", "5")
+    assert result.status == 0 and Path(result.out.strip()) == Path("runs/tour/report.html")
     assert first.calls == [("full", 5)] and "Counted" in Path("runs/tour/report.html").read_text()
     assert '"found": "seed 5"' in clew("tour", "--only", "first", "--seed", "5", "--json").out
-    assert "--only second" in Path("runs/tour/report.html").read_text()  # what was found before stays on the page
+    assert "--only second" in Path("runs/tour/report.html").read_text()  # earlier results stay on the page
     assert clew("tour", "--only", "first", "--scale", "quick").out.strip() == "runs/tour/quick.html"

@@ -26,27 +26,27 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_every_line_has_one_line_in_order(clew: Clew, translator: Path, tmp_path: Path) -> None:
-    found = clew("translate", translator, stdin=SOURCES)
-    assert found.status == 0 and found.err == ""
-    lines = found.out.split("\n")
+def test_every_line_is_translated_in_order(clew: Clew, translator: Path, tmp_path: Path) -> None:
+    result = clew("translate", translator, stdin=SOURCES)
+    assert result.status == 0 and result.err == ""
+    lines = result.out.split("\n")
     assert len(lines) == 5 and lines[1] == "" and lines[0] and lines[2] and lines[3]
     expected = library.load(translator, device="cpu").translate(SOURCES.splitlines())
     assert lines[:4] == [translation.text for translation in expected]
     Path("sources.txt").write_bytes(b"\xef\xbb\xbf" + SOURCES.replace("\n", "\r\n").encode())
-    assert clew("translate", translator, "--file", "sources.txt").out == found.out
-    assert clew("predict", translator, "sources.txt").out == found.out
+    assert clew("translate", translator, "--file", "sources.txt").out == result.out
+    assert clew("predict", translator, "sources.txt").out == result.out
     assert clew("translate", translator, stdin="").out == ""
 
 
-def test_what_is_sampled_for_an_evaluation_is_what_is_sampled_for_its_lines(clew: Clew, translator: Path) -> None:
+def test_evaluate_samples_the_same_translations_as_translate(clew: Clew, translator: Path) -> None:
     lines = [line for line in SOURCES.splitlines() if line]
     Path("pairs.tsv").write_text("".join(f"{line}\tcat\n" for line in lines), encoding="utf-8")
     sampled = ["--method", "sample", "--temperature", 2]
     assert clew("evaluate", translator, "pairs.tsv", *sampled, "--out", "found.jsonl").status == 0
-    found = [row["prediction"] for row in objects(Path("found.jsonl").read_text(encoding="utf-8"))]
-    assert found == clew("translate", translator, *sampled, stdin="\n".join(lines)).out.splitlines()
-    assert len(set(found)) > 1
+    predictions = [row["prediction"] for row in objects(Path("found.jsonl").read_text(encoding="utf-8"))]
+    assert predictions == clew("translate", translator, *sampled, stdin="\n".join(lines)).out.splitlines()
+    assert len(set(predictions)) > 1
 
 
 @pytest.mark.slow
@@ -65,9 +65,9 @@ def test_a_pipe_is_answered_line_by_line(translator: Path) -> None:
         assert process.wait() == 0
 
 
-def test_n_best_are_lines_with_scores_and_a_gap_after_each_source(clew: Clew, translator: Path) -> None:
-    found = clew("translate", translator, "--n-best", 3, stdin="red big fox\n\ncat\n")
-    groups = [group.split("\n") for group in found.out.removesuffix("\n\n").split("\n\n")]
+def test_n_best_gives_scored_lines_and_an_empty_line_after_each_source(clew: Clew, translator: Path) -> None:
+    result = clew("translate", translator, "--n-best", 3, stdin="red big fox\n\ncat\n")
+    groups = [group.split("\n") for group in result.out.removesuffix("\n\n").split("\n\n")]
     assert [len(group) for group in groups] == [3, 1, 3] and groups[1] == ["\t0.0000"]
     scores = [float(line.split("\t")[1]) for line in groups[0]]
     assert scores == sorted(scores, reverse=True)
@@ -77,34 +77,34 @@ def test_n_best_are_lines_with_scores_and_a_gap_after_each_source(clew: Clew, tr
     assert rows[0]["score"] == pytest.approx(rows[0]["log_prob"] / (len(rows[0]["tokens"]) + 1))
 
 
-def test_given_translations_are_scored_as_those_that_are_found(clew: Clew, translator: Path) -> None:
-    found = objects(clew("translate", translator, "--length-penalty", 0, "--json", stdin="red big fox\ncat\n").out)
-    Path("targets.txt").write_text("".join(f"{row['text']}\n" for row in found), encoding="utf-8")
+def test_given_translations_score_as_decoded_ones(clew: Clew, translator: Path) -> None:
+    decoded = objects(clew("translate", translator, "--length-penalty", 0, "--json", stdin="red big fox\ncat\n").out)
+    Path("targets.txt").write_text("".join(f"{row['text']}\n" for row in decoded), encoding="utf-8")
     scored = clew("translate", translator, "--score", "targets.txt", stdin="red big fox\ncat\n")
-    assert [float(line) for line in scored.out.split()] == pytest.approx([row["log_prob"] for row in found], abs=1e-3)
+    assert [float(line) for line in scored.out.split()] == pytest.approx([row["log_prob"] for row in decoded], abs=1e-3)
     rows = objects(clew("translate", translator, "--score", "targets.txt", "--json", stdin="red big fox\ncat\n").out)
     assert [sum(row["log_probs"]) for row in rows] == pytest.approx([row["log_prob"] for row in rows])
-    assert rows[0]["tokens"] == [*found[0]["text"].split(), "<eos>"]
+    assert rows[0]["tokens"] == [*decoded[0]["text"].split(), "<eos>"]
     refused = clew("translate", translator, "--score", "targets.txt", stdin="a\nb\nc\n")
     assert refused.err == "clew: targets.txt has 2 lines, but standard input has more: line 3 has no translation\n"
-    assert_refused_late(
+    assert_failed(
         clew("translate", translator, "--score", "targets.txt", stdin="cat\n"),
         "standard input has 1 line, but targets.txt",
     )
 
 
-def assert_refused_late(found: Any, sentence: str) -> None:
-    assert found.status == 2 and found.err.startswith(f"clew: {sentence}")
+def assert_failed(result: Any, sentence: str) -> None:
+    assert result.status == 2 and result.err.startswith(f"clew: {sentence}")
 
 
-def test_several_runs_translate_together(clew: Clew, translators: dict[str, Path]) -> None:
+def test_several_runs_translate_as_an_ensemble(clew: Clew, translators: dict[str, Path]) -> None:
     lstm, gru = translators["lstm"], translators["gru"]
     alone = objects(clew("translate", lstm, "--json", stdin=SOURCES).out)
     twice = objects(clew("translate", lstm, lstm, "--json", stdin=SOURCES).out)
     both = objects(clew("translate", lstm, gru, "--json", stdin=SOURCES).out)
-    turned = objects(clew("translate", gru, lstm, "--json", stdin=SOURCES).out)
+    reversed_order = objects(clew("translate", gru, lstm, "--json", stdin=SOURCES).out)
     assert [row["text"] for row in twice] == [row["text"] for row in alone]
-    assert [row["log_prob"] for row in both] == pytest.approx([row["log_prob"] for row in turned])
+    assert [row["log_prob"] for row in both] == pytest.approx([row["log_prob"] for row in reversed_order])
     assert [row["log_prob"] for row in both] != pytest.approx([row["log_prob"] for row in alone])
     runs = [library.load(folder, device="cpu") for folder in (lstm, gru)]
     assert [each.text for each in library.translate(runs, SOURCES.splitlines())] == [row["text"] for row in both]
@@ -116,7 +116,7 @@ def test_several_runs_translate_together(clew: Clew, translators: dict[str, Path
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer"])
-def test_attention_is_written_as_lines_and_as_pictures(clew: Clew, translators: dict[str, Path], name: str) -> None:
+def test_attention_is_written_as_json_lines_or_as_pictures(clew: Clew, translators: dict[str, Path], name: str) -> None:
     translated = clew("translate", translators[name], "--attention", "a.jsonl", "--n-best", 2, "--json", stdin=SOURCES)
     rows = objects(Path("a.jsonl").read_text(encoding="utf-8"))
     assert [(row["line"], row["rank"]) for row in rows] == [(1, 1), (1, 2), (3, 1), (3, 2), (4, 1), (4, 2)]
@@ -138,13 +138,13 @@ def test_attention_is_written_as_lines_and_as_pictures(clew: Clew, translators: 
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_language_is_asked_for(clew: Clew, translators: dict[str, Path]) -> None:
+def test_a_multilingual_run_needs_the_target_language(clew: Clew, translators: dict[str, Path]) -> None:
     many = translators["many"]
-    asked = {
+    translations = {
         into: objects(clew("translate", many, "--into", into, "--json", stdin="a red fox\n").out)[0]
         for into in ("de", "fr")
     }
-    assert asked["de"]["log_prob"] != asked["fr"]["log_prob"]
+    assert translations["de"]["log_prob"] != translations["fr"]["log_prob"]
     refused = clew("translate", many, stdin="a red fox\n")
     assert_refused(refused, "this model translates into de, en, fr; choose one with --into")
     assert_refused(
@@ -153,9 +153,7 @@ def test_a_language_is_asked_for(clew: Clew, translators: dict[str, Path]) -> No
     )
 
 
-def test_a_model_of_several_languages_is_scored_on_any_direction_and_through_another(
-    clew: Clew, translators: dict[str, Path]
-) -> None:
+def test_a_multilingual_run_is_scored_directly_and_through_a_pivot(clew: Clew, translators: dict[str, Path]) -> None:
     Path("pairs.tsv").write_text("a red fox\tun renard roux\n", encoding="utf-8")
     direct = clew("evaluate", translators["many"], "pairs.tsv", "--into", "fr", "--out", "direct.jsonl")
     assert (
@@ -175,21 +173,21 @@ def test_a_model_of_several_languages_is_scored_on_any_direction_and_through_ano
     )
 
 
-def test_directions_are_scored_one_by_one() -> None:
+def test_directions_are_scored_separately() -> None:
     pairs = [Pair("a", "b", f"test.en:1 {way}", way[-2:]) for way in ("de-en", "en-de")]
     parts = {"valid": pairs[:1], "test": pairs}
     learning = TASKS["translation"].learns
-    found = learning.apart(parts, PairsData(directions=["de-en", "en-de"]))
-    assert found == {"valid de-en": pairs[:1], "test de-en": pairs[:1], "test en-de": pairs[1:]}
+    separate = learning.apart(parts, PairsData(directions=["de-en", "en-de"]))
+    assert separate == {"valid de-en": pairs[:1], "test de-en": pairs[:1], "test en-de": pairs[1:]}
     assert (
         learning.apart(parts, PairsData(directions=["de-en"])) == parts and learning.apart(parts, PairsData()) == parts
     )
 
 
-def test_a_run_is_evaluated_on_its_own_examples_and_on_others(clew: Clew, translators: dict[str, Path]) -> None:
+def test_a_run_is_evaluated_on_its_own_examples_and_on_other_files(clew: Clew, translators: dict[str, Path]) -> None:
     run = translators["lstm"]
-    found = clew("evaluate", run)
-    valid, test = found.out.splitlines()
+    result = clew("evaluate", run)
+    valid, test = result.out.splitlines()
     assert valid.startswith("valid: loss ") and "BLEU" in valid and "|tok:13a|" in valid and "chrF2" in test
     logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()][-1]
     rows = objects(clew("evaluate", run, "--json", "--out", "all.jsonl").out)
@@ -215,7 +213,7 @@ def test_a_run_is_evaluated_on_its_own_examples_and_on_others(clew: Clew, transl
     assert clew("evaluate", run, "data.test=[s.txt,t.txt]").out == two.replace("s.txt t.txt:", "test:")
 
 
-def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> None:
+def test_texts_and_runs_can_be_mixed_as_arguments(clew: Clew, translators: dict[str, Path]) -> None:
     lstm, gru = translators["lstm"], translators["gru"]
     lines = clew("translate", lstm, stdin="red old fox\nfox\n").out
     assert clew("translate", lstm, "red old fox", "fox").out == lines != ""
@@ -270,12 +268,12 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
         (["LM"], "{LM} is a run of the task language_model, which cannot translate; use `clew generate`"),
     ],
 )
-def test_mistakes_are_sentences(
+def test_mistakes_are_reported_in_one_line(
     clew: Clew, translator: Path, gpt: Path, arguments: list[object], sentence: str
 ) -> None:
     names = {"RUN": translator, "LM": gpt}
-    given = [names.get(str(argument), argument) for argument in arguments]
-    assert_refused(clew("translate", *given, stdin="red fox\n"), sentence.format(**names))
+    words = [names.get(str(argument), argument) for argument in arguments]
+    assert_refused(clew("translate", *words, stdin="red fox\n"), sentence.format(**names))
 
 
 @pytest.mark.parametrize(
@@ -289,13 +287,13 @@ def test_mistakes_are_sentences(
         (["data.sorce=x"], "unknown field 'sorce' of data; did you mean 'source'?"),
     ],
 )
-def test_mistakes_in_an_evaluation_are_sentences(
+def test_mistakes_in_an_evaluation_are_reported_in_one_line(
     clew: Clew, translator: Path, arguments: list[object], sentence: str
 ) -> None:
     assert_refused(clew("evaluate", translator, *arguments), sentence)
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_line(
+def test_input_that_is_not_utf8_is_rejected_with_its_line(
     clew: Clew, translator: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Typed(io.StringIO):
@@ -306,7 +304,7 @@ def test_bytes_that_are_no_text_are_refused_with_their_line(
     assert_refused(clew("translate", translator), "standard input, line 2: byte 1 is not UTF-8; convert the text first")
 
 
-def test_each_verb_says_which_fits_a_run(clew: Clew, translator: Path) -> None:
+def test_each_verb_names_the_verb_that_fits_the_run(clew: Clew, translator: Path) -> None:
     assert_refused(
         clew("generate", translator, "red"),
         f"{translator} is a run of the task translation, which cannot generate; use `clew translate`",
@@ -326,7 +324,7 @@ def test_each_verb_says_which_fits_a_run(clew: Clew, translator: Path) -> None:
     )
 
 
-def test_from_python_one_text_gives_one_translation_and_several_give_lists(translator: Path) -> None:
+def test_one_text_gives_one_translation_and_several_give_a_list(translator: Path) -> None:
     run = library.load(translator, device="cpu")
     one = run.translate("red big fox")
     [same, blank] = run.translate(["red big fox", " "])
@@ -340,7 +338,7 @@ def test_from_python_one_text_gives_one_translation_and_several_give_lists(trans
         _ = run.tokenizer
 
 
-def test_a_run_and_a_recipe_of_pairs_are_described_and_compared(clew: Clew, translators: dict[str, Path]) -> None:
+def test_translation_runs_and_recipes_are_described_and_compared(clew: Clew, translators: dict[str, Path]) -> None:
     rows = objects(clew("describe", translators["transformer"], "--json").out)
     assert rows[-1]["kind"] == "SequenceToSequence"
     assert rows[-1]["parameters"] == sum(
@@ -364,21 +362,21 @@ def test_a_run_and_a_recipe_of_pairs_are_described_and_compared(clew: Clew, tran
     assert clew("translate", "average", stdin="red big fox\n").out.strip()
 
 
-def test_training_ends_with_examples_and_the_verb_that_fits(
+def test_training_ends_with_examples_and_the_next_command(
     clew: Clew, translators: dict[str, Path], tmp_path: Path
 ) -> None:
     from tests.runs.small import pair_settings
 
-    found = clew("train", "tatoeba-lstm", *pair_settings(tmp_path), "--out", "run")
-    assert found.status == 0, found.err
-    parts = found.out.strip().split("\n\n")
+    result = clew("train", "tatoeba-lstm", *pair_settings(tmp_path), "--out", "run")
+    assert result.status == 0, result.err
+    parts = result.out.strip().split("\n\n")
     assert len(parts) == 3
     for part in parts:
         source, wanted, written = part.split("\n")
         assert wanted == "wanted:  " + " ".join(reversed(source.removeprefix("source:  ").split()))
         assert written.startswith("written:")
     first = parts[0].split("\n")[0].removeprefix("source:  ")
-    assert f"next:  echo '{first}' | clew translate run\n" in found.err
+    assert f"next:  echo '{first}' | clew translate run\n" in result.err
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "translation.md"
@@ -400,7 +398,7 @@ def test_the_code_of_the_guide_runs(
     assert names["together"][0].text == names["run"].translate("Guten Morgen!").text
 
 
-def test_an_encoder_gives_vectors_of_texts(clew: Clew, translator: Path, translators: dict[str, Path]) -> None:
+def test_the_encoder_gives_vectors_of_texts(clew: Clew, translator: Path, translators: dict[str, Path]) -> None:
     run = library.load(translator)
     text = "red big fox"
     with torch.no_grad():

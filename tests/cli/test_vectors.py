@@ -21,31 +21,31 @@ def lines(text: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("method", vectors.METHODS)
-def test_vectors_of_a_text_are_written_so_that_any_run_reads_them(clew: Clew, method: str) -> None:
+def test_vectors_are_written_reproducibly_and_can_be_read(clew: Clew, method: str) -> None:
     Path("book.txt").write_text(TEXT, encoding="utf-8")
     settings = ("vectors", "book.txt", "--method", method, "--split", "--lowercase", "--dim", 8, "--seed", 3)
-    made = clew(*settings)
-    assert made.status == 0 and made.out == ""
-    assert made.err.startswith("vectors.txt: 14 words, vectors of 8\nnext:  clew vectors neighbours vectors.txt ")
+    result = clew(*settings)
+    assert result.status == 0 and result.out == ""
+    assert result.err.startswith("vectors.txt: 14 words, vectors of 8\nnext:  clew vectors neighbours vectors.txt ")
     assert read_vectors("vectors.txt", ["king", ",", "King"], dim=8).found.tolist() == [True, True, True]
     clew(*settings, "--out", "again.txt")
     assert Path("again.txt").read_bytes() == Path("vectors.txt").read_bytes()
 
 
-def test_words_are_what_white_space_parts_unless_they_are_split(clew: Clew) -> None:
+def test_words_are_separated_by_white_space_by_default(clew: Clew) -> None:
     Path("book.txt").write_text(TEXT, encoding="utf-8")
     clew("vectors", "book.txt", "--method", "pmi", "--dim", 4)
     assert read_vectors("vectors.txt", ["king,", "king", "The"], lowercase=False).found.tolist() == [True, False, True]
 
 
-def test_fewer_numbers_than_were_asked_for_are_told(clew: Clew) -> None:
+def test_fewer_dimensions_than_requested_are_reported(clew: Clew) -> None:
     Path("book.txt").write_text(TEXT, encoding="utf-8")
-    made = clew("vectors", "book.txt", "--method", "pmi", "--split", "--lowercase", "--dim", 5000)
-    assert made.status == 0
-    assert "14 words allow only 14 dimensions, not 5,000\n" in made.err
+    result = clew("vectors", "book.txt", "--method", "pmi", "--split", "--lowercase", "--dim", 5000)
+    assert result.status == 0
+    assert "14 words allow only 14 dimensions, not 5,000\n" in result.err
 
 
-def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_is_read_by_name(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.data.corpora.find_corpus", lambda name: type("Files", (), {"train": Path(f"{name}.txt")}))
     Path("tinyshakespeare.txt").write_text(TEXT, encoding="utf-8")
     assert clew("vectors", "--corpus", "tinyshakespeare", "--method", "pmi").status == 0
@@ -73,11 +73,11 @@ def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: 
         (["book.txt", "--seed", "-1"], "--seed (-1) must be at least 0"),
     ],
 )
-def test_a_mistake_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+def test_mistakes_are_reported_in_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
     Path("book.txt").write_text(TEXT, encoding="utf-8")
-    found = clew("vectors", *arguments)
-    assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
-    assert found.err.startswith(f"clew: {sentence}")
+    result = clew("vectors", *arguments)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith(f"clew: {sentence}")
     assert not list(Path().glob("vectors*"))
 
 
@@ -85,55 +85,57 @@ def test_progress_is_shown_and_ctrl_c_leaves_nothing_behind(clew: Clew, monkeypa
     Path("book.txt").write_text(TEXT * 50, encoding="utf-8")
     monkeypatch.setattr(vectors, "EVERY", 0.0)
     monkeypatch.setattr(vectors, "say", lambda text: (print(text), os.kill(os.getpid(), signal.SIGINT)))
-    found = clew("vectors", "book.txt", "--dim", 4)
-    assert found.status == 130
-    assert found.out.startswith("reading: ") and " left\n" in found.out
-    assert found.err == "clew: interrupted; vectors.txt was not written\n"
+    result = clew("vectors", "book.txt", "--dim", 4)
+    assert result.status == 130
+    assert result.out.startswith("reading: ") and " left\n" in result.out
+    assert result.err == "clew: interrupted; vectors.txt was not written\n"
     assert [path.name for path in Path().iterdir()] == ["book.txt"]
 
 
 VECTORS = "king 2 2 0\nqueen 0 2 2\nman 2 0 0\nwoman 0 0 2\nroyal 0 9 0\n"
 
 
-def test_neighbours_are_shown_by_their_cosines(clew: Clew) -> None:
+def test_neighbours_are_sorted_by_cosine(clew: Clew) -> None:
     Path("v.txt").write_text(VECTORS, encoding="utf-8")
-    found = clew("neighbours", "v.txt", "king", "royal", "--n", 2)
-    assert found == (
+    result = clew("neighbours", "v.txt", "king", "royal", "--n", 2)
+    assert result == (
         0,
         "king   cosine\nman     0.707\nroyal   0.707\n\nroyal  cosine\nking    0.707\nqueen   0.707\n",
         "",
     )
-    assert clew("neighbours", "v.txt", "--n", 2, stdin="king\n\nroyal\n") == found
+    assert clew("neighbours", "v.txt", "--n", 2, stdin="king\n\nroyal\n") == result
 
 
-def test_a_line_without_an_answer_does_not_keep_the_next_from_one(clew: Clew) -> None:
+def test_a_failed_question_does_not_stop_the_next_one(clew: Clew) -> None:
     Path("v.txt").write_text(VECTORS, encoding="utf-8")
-    found = clew("neighbours", "v.txt", "--n", 1, "--json", stdin="king\nkings\nking -\nroyal\n")
-    assert found.status == 2
-    assert [row["question"] for row in lines(found.out)] == ["king", "royal"]
-    told = found.err.splitlines()
+    result = clew("neighbours", "v.txt", "--n", 1, "--json", stdin="king\nkings\nking -\nroyal\n")
+    assert result.status == 2
+    assert [row["question"] for row in lines(result.out)] == ["king", "royal"]
+    errors = result.err.splitlines()
     assert (
-        len(told) == 2
-        and told[0].startswith("clew: no vector for 'kings'")
-        and told[1].startswith("clew: a word is missing after the -")
+        len(errors) == 2
+        and errors[0].startswith("clew: no vector for 'kings'")
+        and errors[1].startswith("clew: a word is missing after the -")
     )
 
 
-def test_a_question_is_put_as_the_vectors_write_words() -> None:
+def test_words_of_a_question_are_spelt_as_in_the_vectors() -> None:
     vectors = WordVectors(Words(["london", " Rome"]), torch.eye(2))
     question = neighbours.Query("London + Rome", ("London", "Rome"), ())
     assert neighbours.find_words(vectors, question, str.lower).plus == ("london", " Rome")
 
 
-def test_words_joined_by_signs_are_one_question(clew: Clew) -> None:
+def test_words_joined_by_signs_form_one_question(clew: Clew) -> None:
     Path("v.txt").write_text(VECTORS, encoding="utf-8")
-    apart = lines(clew("neighbours", "v.txt", "king", "-", "man", "+", "woman", "royal", "--n", 1, "--json").out)
-    assert [(row["question"], row["rank"], row["word"]) for row in apart] == [
+    answers = lines(clew("neighbours", "v.txt", "king", "-", "man", "+", "woman", "royal", "--n", 1, "--json").out)
+    assert [(row["question"], row["rank"], row["word"]) for row in answers] == [
         ("king - man + woman", 1, "queen"),
         ("royal", 1, "king"),
     ]
-    assert apart[0]["cosine"] == pytest.approx(0.9586, abs=1e-4)  # (1/2 + sqrt(1/2)) / |(sqrt(1/2) - 1, sqrt(1/2), 1)|
-    assert lines(clew("neighbours", "v.txt", "king - man + woman", "--n", 1, "--json").out) == apart[:1]
+    assert answers[0]["cosine"] == pytest.approx(
+        0.9586, abs=1e-4
+    )  # (1/2 + sqrt(1/2)) / |(sqrt(1/2) - 1, sqrt(1/2), 1)|
+    assert lines(clew("neighbours", "v.txt", "king - man + woman", "--n", 1, "--json").out) == answers[:1]
     assert lines(clew("neighbours", "v.txt", "-", "man", "--json").out)[-1]["word"] == "king"
 
 
@@ -151,14 +153,14 @@ def test_words_joined_by_signs_are_one_question(clew: Clew) -> None:
         ([".", "king"], ". is not a run directory"),
     ],
 )
-def test_a_question_without_an_answer_is_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
+def test_mistakes_in_a_question_are_reported_in_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:
     Path("v.txt").write_text(VECTORS, encoding="utf-8")
-    found = clew("neighbours", *arguments)
-    assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
-    assert found.err.startswith(f"clew: {sentence}")
+    result = clew("neighbours", *arguments)
+    assert (result.status, result.out, result.err.count("\n")) == (2, "", 1)
+    assert result.err.startswith(f"clew: {sentence}")
 
 
-def test_a_run_has_neighbours_in_its_own_table(clew: Clew, lstm: Path, translators: dict[str, Path]) -> None:
+def test_neighbours_are_found_in_the_embedding_of_a_run(clew: Clew, lstm: Path, translators: dict[str, Path]) -> None:
     characters = lines(clew("neighbours", lstm, "t", "--json", "--n", 99).out)
     assert {"\n", " ", "a"} <= {row["word"] for row in characters} and "t" not in {row["word"] for row in characters}
     assert "\\n" in clew("neighbours", lstm, "t", "--n", 99).out
@@ -173,9 +175,9 @@ def test_a_run_has_neighbours_in_its_own_table(clew: Clew, lstm: Path, translato
     )
 
 
-def test_a_word_of_the_text_is_quoted_in_the_command_that_is_suggested(clew: Clew) -> None:
+def test_words_in_the_suggested_command_are_quoted(clew: Clew) -> None:
     Path("book.txt").write_text("$(id) $(id) --out=x --out=x ;w ;w\n" * 6, encoding="utf-8")
-    made = clew("vectors", "book.txt", "--method", "pmi", "--dim", 2, "--out", "my vectors.txt")
-    suggested = made.err.splitlines()[-1].removeprefix("next:  ")
+    result = clew("vectors", "book.txt", "--method", "pmi", "--dim", 2, "--out", "my vectors.txt")
+    suggested = result.err.splitlines()[-1].removeprefix("next:  ")
     assert shlex.split(suggested)[:4] == ["clew", "vectors", "neighbours", "my vectors.txt"]
     assert shlex.split(suggested)[4] in ("$(id)", ";w") and "'" in suggested.split("my vectors.txt")[1]

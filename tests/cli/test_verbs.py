@@ -19,13 +19,13 @@ def lines(text: str) -> list[dict]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_training_writes_a_run_says_how_it_went_and_what_to_do_next(clew: Clew, tmp_path: Path) -> None:
-    found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=5), "--out", "run")
-    assert found.status == 0
-    assert "device cpu: as asked" in found.err
-    assert "5 steps in 0:0" in found.err and "validation: loss" in found.err
-    assert "clew generate run" in found.err
-    assert 300 <= len(found.out) <= 301, "only the sample is data"
+def test_training_writes_a_run_and_suggests_the_next_command(clew: Clew, tmp_path: Path) -> None:
+    result = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=5), "--out", "run")
+    assert result.status == 0
+    assert "device cpu: as requested" in result.err
+    assert "5 steps in 0:0" in result.err and "validation: loss" in result.err
+    assert "clew generate run" in result.err
+    assert 300 <= len(result.out) <= 301, "only the sample is data"
     assert {path.name for path in Path("run").iterdir()} - {"events"} == {
         "config.json",
         "model.safetensors",
@@ -38,52 +38,52 @@ def test_training_writes_a_run_says_how_it_went_and_what_to_do_next(clew: Clew, 
     assert len(losses) == 5 and losses[0] == pytest.approx(math.log(len(set(TEXT)) + 1), rel=0.1)
 
 
-def test_options_may_stand_among_the_settings(clew: Clew, tmp_path: Path) -> None:
+def test_options_may_stand_between_settings(clew: Clew, tmp_path: Path) -> None:
     first, *others = lstm_settings(tmp_path, steps=2)
     assert clew("train", "text-lstm", first, "--out", "run", *others).status == 0
     assert clew("generate", "run", "--max-new", "3", "the", "--method", "greedy", "she").out.startswith("--- 1\nthe")
 
 
-def test_training_from_a_yaml_file(clew: Clew, tmp_path: Path) -> None:
+def test_a_yaml_file_can_be_trained(clew: Clew, tmp_path: Path) -> None:
     printed = clew("recipes", "text-lstm", *lstm_settings(tmp_path, steps=2))
     Path("mine.yaml").write_text(printed.out)
     assert clew("train", "mine.yaml", "--out", "run").status == 0
     assert library.load("run", device="cpu").config.model.dim == 16
 
 
-def test_a_sample_is_shown_where_the_run_decodes_by_beam(clew: Clew, tmp_path: Path) -> None:
-    given = [*lstm_settings(tmp_path, steps=2), "decoding.method=beam", "decoding.n_best=2", "decoding.max_new=8"]
-    found = clew("train", "text-lstm", *given, "--out", "run")
-    assert found.status == 0 and len(found.out) in (8, 9)
+def test_training_shows_a_sample_if_the_run_decodes_by_beam(clew: Clew, tmp_path: Path) -> None:
+    settings = [*lstm_settings(tmp_path, steps=2), "decoding.method=beam", "decoding.n_best=2", "decoding.max_new=8"]
+    result = clew("train", "text-lstm", *settings, "--out", "run")
+    assert result.status == 0 and len(result.out) in (8, 9)
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_greedy_text_is_the_librarys(clew: Clew, trained: dict[str, Path], name: str) -> None:
-    found = clew("generate", trained[name], "the thread", "--method", "greedy", "--max-new", 40)
-    assert found == (
+def test_greedy_text_equals_that_of_the_library(clew: Clew, trained: dict[str, Path], name: str) -> None:
+    result = clew("generate", trained[name], "the thread", "--method", "greedy", "--max-new", 40)
+    assert result == (
         0,
         f"{library.load(trained[name], device='cpu').generate('the thread', method='greedy', max_new=40)}\n",
         "",
     )
 
 
-def test_debug_says_how_decoding_runs_and_nothing_is_said_after_it(clew: Clew, lstm: Path) -> None:
-    asked = ("generate", lstm, "the", "--method", "greedy", "--max-new", 30)
-    found, plain = clew(*asked, "--debug"), clew(*asked)
-    assert found[:2] == (0, plain.out)
-    assert re.fullmatch(r"decoding runs from a tape of \d+ calls\n", found.err)
+def test_debug_reports_how_decoding_runs_for_one_command(clew: Clew, lstm: Path) -> None:
+    arguments = ("generate", lstm, "the", "--method", "greedy", "--max-new", 30)
+    debugged, plain = clew(*arguments, "--debug"), clew(*arguments)
+    assert debugged[:2] == (0, plain.out)
+    assert re.fullmatch(r"decoding runs from a tape of \d+ calls\n", debugged.err)
     assert plain.err == ""
 
 
-def test_a_seed_decides_a_sample(clew: Clew, lstm: Path) -> None:
+def test_the_seed_determines_a_sample(clew: Clew, lstm: Path) -> None:
     texts = [clew("generate", lstm, "the", "--seed", seed, "--max-new", 30).out for seed in (1, 1, 2, -1)]
     assert texts[0] == texts[1] and len(set(texts)) == 3
     assert all(len(text) == len("the") + 30 + 1 for text in texts)
 
 
 def test_beam_search_shows_its_n_best_with_scores(clew: Clew, lstm: Path) -> None:
-    found = clew("generate", lstm, "the", "--method", "beam", "--beams", 4, "--n-best", 3, "--max-new", 8, "--json")
-    rows = lines(found.out)
+    result = clew("generate", lstm, "the", "--method", "beam", "--beams", 4, "--n-best", 3, "--max-new", 8, "--json")
+    rows = lines(result.out)
     assert len(rows) == 3
     assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
     assert all(row["score"] == pytest.approx(row["log_prob"] / 8) for row in rows)
@@ -92,44 +92,44 @@ def test_beam_search_shows_its_n_best_with_scores(clew: Clew, lstm: Path) -> Non
 
 
 def test_samples_are_measured_on_standard_error(clew: Clew, lstm: Path) -> None:
-    found = clew("generate", lstm, "the", "she", "--samples", 3, "--measure", "--json", "--max-new", 12)
-    rows = lines(found.out)
+    result = clew("generate", lstm, "the", "she", "--samples", 3, "--measure", "--json", "--max-new", 12)
+    rows = lines(result.out)
     assert [row["prompt"] for row in rows] == ["the"] * 3 + ["she"] * 3
     assert len({row["text"] for row in rows}) == 6
-    assert [line.split(":")[0] for line in found.err.splitlines()] == [f"character {n}-grams" for n in (1, 2, 3, 4)]
+    assert [line.split(":")[0] for line in result.err.splitlines()] == [f"character {n}-grams" for n in (1, 2, 3, 4)]
 
 
-def test_a_sample_is_its_tokens_and_they_have_a_probability(clew: Clew, gpt: Path) -> None:
+def test_json_of_a_sample_has_its_tokens_and_probability(clew: Clew, gpt: Path) -> None:
     (row,) = lines(clew("generate", gpt, "the", "--json", "--max-new", 9).out)
     tokenizer = library.load(gpt, device="cpu").tokenizer
     assert tokenizer.decode(row["tokens"]) == row["text"] and len(row["tokens"]) == 9
     assert row["log_prob"] < 0
 
 
-def test_a_draft_writes_the_same_text_and_is_told_of(clew: Clew, lstm: Path, gpt: Path) -> None:
-    asked = ("generate", gpt, "the", "--method", "greedy", "--max-new", 40)
-    plain = clew(*asked)
+def test_a_draft_leaves_the_text_unchanged_and_is_reported(clew: Clew, lstm: Path, gpt: Path) -> None:
+    arguments = ("generate", gpt, "the", "--method", "greedy", "--max-new", 40)
+    plain = clew(*arguments)
     for draft in (lstm, gpt, "prompt"):
-        assert clew(*asked, "--draft", draft) == plain
-        found = clew(*asked, "--draft", draft, "--json", "--measure")
-        (row,) = lines(found.out)
+        assert clew(*arguments, "--draft", draft) == plain
+        result = clew(*arguments, "--draft", draft, "--json", "--measure")
+        (row,) = lines(result.out)
         assert row["rounds"] + row["accepted"] == 39
-        assert found.err.splitlines()[-1].startswith("draft: ")
+        assert result.err.splitlines()[-1].startswith("draft: ")
     (row,) = lines(clew("generate", gpt, "the", "--draft", gpt, "--json", "--max-new", 20).out)
     assert row["accepted"] == row["proposed"]
 
 
-def test_a_draft_that_does_not_fit_is_refused(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
-    found = clew("generate", gpt, "the", "--draft", "prompt", "--beams", 3)
-    assert found == (
+def test_unsuitable_drafts_are_rejected(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
+    result = clew("generate", gpt, "the", "--draft", "prompt", "--beams", 3)
+    assert result == (
         2,
         "",
         "clew: --draft is for sampling and greedy decoding, and --method is beam; leave one of them out\n",
     )
     remedy = "which is not the folder of a run; give a run, or prompt for n-grams of the text"
     assert clew("generate", gpt, "the", "--draft", "nowhere") == (2, "", f"clew: --draft is 'nowhere', {remedy}\n")
-    found = clew("generate", gpt, "the", "--draft", translators["lstm"])
-    assert found.status == 2 and "is a run of the task translation, which cannot generate" in found.err
+    result = clew("generate", gpt, "the", "--draft", translators["lstm"])
+    assert result.status == 2 and "is a run of the task translation, which cannot generate" in result.err
 
 
 def test_sampling_options_reach_the_sampler(clew: Clew, lstm: Path) -> None:
@@ -143,7 +143,7 @@ def test_sampling_options_reach_the_sampler(clew: Clew, lstm: Path) -> None:
     assert len(pairs) == len(set(pairs))
 
 
-def test_predict_goes_on_from_every_line(clew: Clew, lstm: Path, tmp_path: Path) -> None:
+def test_predict_continues_every_line(clew: Clew, lstm: Path, tmp_path: Path) -> None:
     from_stdin = clew("predict", lstm, "--json", "--max-new", 5, "--method", "greedy", stdin="the\n\nshe tied\n")
     path = write_text(tmp_path, "the\n\nshe tied\n", "prompts.txt")
     from_file = clew("predict", lstm, path, "--json", "--max-new", 5, "--method", "greedy")
@@ -153,9 +153,9 @@ def test_predict_goes_on_from_every_line(clew: Clew, lstm: Path, tmp_path: Path)
     assert lines(from_stdin.out)[1]["text"] == lines(alone.out)[0]["text"]
 
 
-def test_evaluating_a_run_on_its_own_text_gives_what_training_said(clew: Clew, lstm: Path) -> None:
-    found = clew("evaluate", lstm, "--json")
-    (row,) = lines(found.out)
+def test_evaluating_a_run_repeats_the_scores_of_training(clew: Clew, lstm: Path) -> None:
+    result = clew("evaluate", lstm, "--json")
+    (row,) = lines(result.out)
     best = [record for record in read_metrics(lstm) if "best.valid.loss" in record][-1]
     assert row["text"] == "valid" and row["loss"] == pytest.approx(best["best.valid.loss"], rel=1e-6)
     assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
@@ -171,9 +171,7 @@ def test_more_streams_score_as_many_tokens(clew: Clew, lstm: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_log_probabilities_of_a_file_add_up_to_its_loss(
-    clew: Clew, trained: dict[str, Path], tmp_path: Path, name: str
-) -> None:
+def test_log_probs_of_a_file_sum_to_its_loss(clew: Clew, trained: dict[str, Path], tmp_path: Path, name: str) -> None:
     text = "when she had found him\nthey went in\n" * 3
     path = write_text(tmp_path, text, "new.txt")
     *tokens, total = lines(clew("evaluate", trained[name], path, "--json").out)
@@ -185,37 +183,38 @@ def test_log_probabilities_of_a_file_add_up_to_its_loss(
     assert from_stdin[:-1] == tokens and from_stdin[-1] == {**total, "text": "-"}
 
 
-def test_unknown_characters_of_a_scored_text_are_counted(clew: Clew, lstm: Path) -> None:
-    found = clew("evaluate", lstm, "-", stdin="the % thread %\n")
-    assert found.status == 0
-    assert found.err == "2 of 15 tokens are unknown to the model\n"
+def test_unknown_characters_are_counted(clew: Clew, lstm: Path) -> None:
+    result = clew("evaluate", lstm, "-", stdin="the % thread %\n")
+    assert result.status == 0
+    assert result.err == "2 of 15 tokens are unknown to the model\n"
 
 
-def test_recipes_are_listed_with_what_is_published_of_them(clew: Clew) -> None:
-    found = clew("recipes")
+def test_recipes_are_listed_with_published_results(clew: Clew) -> None:
+    result = clew("recipes")
     for name, recipe in RECIPES.items():
-        assert f"{name:20}" in found.out and recipe.about in found.out and recipe.published in found.out
+        assert f"{name:20}" in result.out and recipe.about in result.out and recipe.published in result.out
     assert [row["name"] for row in lines(clew("recipes", "--json").out)] == list(RECIPES)
 
 
 def test_recipes_are_listed_by_task(clew: Clew) -> None:
-    found = clew("recipes").out.splitlines()
-    headings = [line for line in found if line and not line.startswith(" ")]
+    printed = clew("recipes").out.splitlines()
+    headings = [line for line in printed if line and not line.startswith(" ")]
     assert headings == list(dict.fromkeys(recipe.task.replace("_", " ") for recipe in RECIPES.values()))
-    start = found.index("translation")
-    names = [line.split()[0] for line in found[start + 1 : found.index("", start)] if line[2] != " "]
+    start = printed.index("translation")
+    names = [line.split()[0] for line in printed[start + 1 : printed.index("", start)] if line[2] != " "]
     assert names == [name for name, recipe in RECIPES.items() if recipe.task == "translation"]
 
 
 @pytest.mark.parametrize(
-    ("word", "some"), [("translation", "multi30k-lstm"), ("German", "tatoeba-lstm"), ("masked-language", "bert-base")]
+    ("word", "example"),
+    [("translation", "multi30k-lstm"), ("German", "tatoeba-lstm"), ("masked-language", "bert-base")],
 )
-def test_recipes_are_listed_that_a_word_is_about(clew: Clew, word: str, some: str) -> None:
+def test_recipes_can_be_searched_by_word(clew: Clew, word: str, example: str) -> None:
     names = [row["name"] for row in lines(clew("recipes", word, "--json").out)]
-    assert some in names and "shakespeare-lstm" not in names and len(names) < len(RECIPES) / 4
+    assert example in names and "shakespeare-lstm" not in names and len(names) < len(RECIPES) / 4
 
 
-def test_every_recipe_says_its_own_task() -> None:
+def test_every_recipe_is_listed_under_its_task() -> None:
     for name, recipe in RECIPES.items():
         assert recipe.task == config_of(name).task.name
 
@@ -223,33 +222,33 @@ def test_every_recipe_says_its_own_task() -> None:
 @pytest.mark.parametrize("columns", [40, 80])
 def test_recipes_fit_on_a_terminal(columns: int) -> None:
     for name, recipe in RECIPES.items():
-        said = lines_of(name, recipe, max(map(len, RECIPES)), columns)
-        assert max(map(len, said)) <= columns
-        assert recipe.about.split() == " ".join(said).split()[1 : 1 + len(recipe.about.split())]
+        printed = lines_of(name, recipe, max(map(len, RECIPES)), columns)
+        assert max(map(len, printed)) <= columns
+        assert recipe.about.split() == " ".join(printed).split()[1 : 1 + len(recipe.about.split())]
 
 
-def test_a_recipe_is_printed_whole(clew: Clew) -> None:
-    found = clew("recipes", "shakespeare-gpt", "model.dim=64")
-    assert "  dim: 64\n" in found.out and "  num_heads: 4\n" in found.out
+def test_a_recipe_is_printed_with_all_settings(clew: Clew) -> None:
+    result = clew("recipes", "shakespeare-gpt", "model.dim=64")
+    assert "  dim: 64\n" in result.out and "  num_heads: 4\n" in result.out
     assert json.loads(clew("recipes", "shakespeare-gpt", "--json").out)["model"]["dim"] == 128
 
 
-def test_a_description_adds_up(clew: Clew, lstm: Path) -> None:
-    *parts, whole = lines(clew("describe", lstm, "--json").out)
+def test_parameters_in_a_description_sum_to_the_total(clew: Clew, lstm: Path) -> None:
+    *parts, total = lines(clew("describe", lstm, "--json").out)
     run = library.load(lstm, device="cpu")
-    assert whole["parameters"] == sum(p.numel() for p in run.task.parameters())
-    own = sum(math.prod(shape) for shape in whole["shapes"].values())
-    assert whole["parameters"] == own + next(row["parameters"] for row in parts if row["path"] == "body")
+    assert total["parameters"] == sum(p.numel() for p in run.task.parameters())
+    own = sum(math.prod(shape) for shape in total["shapes"].values())
+    assert total["parameters"] == own + next(row["parameters"] for row in parts if row["path"] == "body")
     cell = next(row for row in parts if row["path"].endswith("cell"))
     assert cell["shapes"] == {"input_weight": [64, 8], "hidden_weight": [64, 16], "bias": [64]}
     shown = clew("describe", lstm).out
     assert "input_weight 64 x 8, hidden_weight 64 x 16, bias 64" in shown
-    assert f"{whole['parameters']:,}" in shown.splitlines()[-1]
+    assert f"{total['parameters']:,}" in shown.splitlines()[-1]
 
 
 def test_a_recipe_is_described_without_training_it(clew: Clew, tmp_path: Path) -> None:
-    found = clew("describe", "text-gpt", *gpt_settings(tmp_path))
-    assert found.status == 0 and "SelfAttention" in found.out
+    result = clew("describe", "text-gpt", *gpt_settings(tmp_path))
+    assert result.status == 0 and "SelfAttention" in result.out
     assert not Path("runs").exists()
 
 
@@ -282,7 +281,7 @@ CELLS["NAME"] = Leaky
 
 @pytest.fixture
 def cells() -> Iterator[dict]:
-    """The table of cells, put back after a test that adds to it."""
+    """The table of cells, restored after a test that adds to it."""
     from clew.layers.cells import CELLS
 
     before = dict(CELLS)
@@ -291,9 +290,9 @@ def cells() -> Iterator[dict]:
     CELLS.update(before)
 
 
-def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Path, cells: dict) -> None:
+def test_a_user_defined_cell_can_be_trained_and_used(clew: Clew, tmp_path: Path, cells: dict) -> None:
     code = write_text(tmp_path, CELL.replace("NAME", "leaky"), "mine.py")
-    found = clew(
+    result = clew(
         "train",
         "text-lstm",
         *lstm_settings(tmp_path, steps=3),
@@ -304,9 +303,9 @@ def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Pa
         "--out",
         "run",
     )
-    assert found.status == 0, found.err
+    assert result.status == 0, result.err
     assert Path("run/code.py").read_text() == code.read_text()
-    assert f"--code {code}" in found.err
+    assert f"--code {code}" in result.err
     without = clew("generate", "run", "the")
     assert without == (
         2,
@@ -324,41 +323,41 @@ def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Pa
     assert resumed.status == 0, resumed.err
 
 
-def test_a_cell_of_ones_own_keeps_the_laws(clew: Clew, tmp_path: Path, cells: dict) -> None:
+def test_a_correct_user_defined_cell_satisfies_the_laws(clew: Clew, tmp_path: Path, cells: dict) -> None:
     code = write_text(tmp_path, CELL.replace("NAME", "lawful"), "lawful.py")
-    found = clew("check", code)
-    assert found.status == 0, found.out
-    held, laws = re.findall(r"(\d+) of (\d+) laws hold", found.out)[-1]
-    assert held == laws and int(held) > 5
+    result = clew("check", code)
+    assert result.status == 0, result.out
+    holding, laws = re.findall(r"(\d+) of (\d+) laws hold", result.out)[-1]
+    assert holding == laws and int(holding) > 5
 
 
-def test_a_cell_that_looks_at_other_rows_breaks_a_law(clew: Clew, tmp_path: Path, cells: dict) -> None:
+def test_a_cell_that_mixes_rows_breaks_a_law(clew: Clew, tmp_path: Path, cells: dict) -> None:
     wrong = CELL.replace("NAME", "leaking").replace(
         "return hidden, hidden", "hidden = hidden + hidden.mean(0, keepdim=True)\n        return hidden, hidden"
     )
-    found = clew("check", write_text(tmp_path, wrong, "leaking.py"))
-    assert found.status == 1
-    assert "cell 'leaking': " in found.out and "is broken" in found.out and "smallest case:" in found.out
+    result = clew("check", write_text(tmp_path, wrong, "leaking.py"))
+    assert result.status == 1
+    assert "cell 'leaking': " in result.out and "is broken" in result.out and "smallest case:" in result.out
     rows = lines(clew("check", write_text(tmp_path, wrong.replace("leaking", "leaking2"), "leaking2.py"), "--json").out)
     assert {row["holds"] for row in rows} == {True, False}
 
 
-def test_a_file_that_adds_nothing_is_said_to(clew: Clew, tmp_path: Path) -> None:
-    found = clew("check", write_text(tmp_path, "x = 1\n", "nothing.py"))
-    assert found.status == 2 and "adds nothing to the tables with laws (cell, score, " in found.err
-    assert 'task, model); add a line such as CELLS["mine"] = Mine' in found.err
+def test_a_file_that_adds_nothing_is_rejected(clew: Clew, tmp_path: Path) -> None:
+    result = clew("check", write_text(tmp_path, "x = 1\n", "nothing.py"))
+    assert result.status == 2 and "adds nothing to the tables with laws (cell, score, " in result.err
+    assert 'task, model); add a line such as CELLS["mine"] = Mine' in result.err
 
 
-def test_code_of_ones_own_is_checked_as_the_argument(clew: Clew, tmp_path: Path) -> None:
+def test_check_takes_user_code_as_its_argument(clew: Clew, tmp_path: Path) -> None:
     code = write_text(tmp_path, "x = 1\n", "own.py")
-    found = clew("check", code, "--code", code)
-    assert found.status == 2
-    assert found.err == "clew: `clew check FILE.py` takes the file as its argument; leave --code out\n"
+    result = clew("check", code, "--code", code)
+    assert result.status == 2
+    assert result.err == "clew: `clew check FILE.py` takes the file as its argument; leave --code out\n"
 
 
-def test_streams_are_for_a_runs_own_text(clew: Clew, lstm: Path, tmp_path: Path) -> None:
-    found = clew("evaluate", str(lstm), "--streams", "1")
-    assert found.status == 0 and "valid: loss" in found.out
+def test_streams_apply_only_to_the_text_of_the_run(clew: Clew, lstm: Path, tmp_path: Path) -> None:
+    result = clew("evaluate", str(lstm), "--streams", "1")
+    assert result.status == 0 and "valid: loss" in result.out
     refused = clew("evaluate", str(lstm), str(write_text(tmp_path)), "--streams", "1")
     assert refused.status == 2
     assert refused.err == "clew: --streams is for the run's own text; a FILE is always read as one stream\n"

@@ -21,22 +21,22 @@ from tests.cli.conftest import Clew
 SMALLER = pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
 
 
-def contents(folder: Path) -> dict[str, str]:
+def file_hashes(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def test_the_help_offers_what_there_is():
+def test_help_offers_every_precision_of_the_layers():
     assert tuple(PRECISIONS) == layers.PRECISIONS
 
 
 @SMALLER
-def test_an_evaluation_tells_what_a_precision_costs(clew: Clew, gpt: Path, precision: str) -> None:
-    before = contents(gpt)
+def test_evaluation_reports_the_cost_of_a_precision(clew: Clew, gpt: Path, precision: str) -> None:
+    before = file_hashes(gpt)
     whole = [json.loads(line) for line in clew("evaluate", gpt, "--json").out.splitlines()]
-    found = clew("evaluate", gpt, "--precision", precision, "--json")
-    parts = [json.loads(line) for line in found.out.splitlines()]
-    assert found.status == 0 and [part["text"] for part in parts] == [part["text"] for part in whole]
+    result = clew("evaluate", gpt, "--precision", precision, "--json")
+    parts = [json.loads(line) for line in result.out.splitlines()]
+    assert result.status == 0 and [part["text"] for part in parts] == [part["text"] for part in whole]
     for part, expected in zip(parts, whole, strict=True):
         assert part["precision"] == precision
         for name, value in part["float32"].items():
@@ -44,11 +44,11 @@ def test_an_evaluation_tells_what_a_precision_costs(clew: Clew, gpt: Path, preci
             assert part["difference"][name] == part[name] - value
         assert part["difference"]["loss"] != 0 and math.isfinite(part["loss"])
     small, large = (num_bytes(library.load(gpt, precision=each).task) for each in (precision, "float32"))
-    assert f"weights take {small:,} bytes in {precision}, {large:,} in float32\n" in found.err and small < large
-    assert contents(gpt) == before, "the run stays as it is"
+    assert f"weights take {small:,} bytes in {precision}, {large:,} in float32\n" in result.err and small < large
+    assert file_hashes(gpt) == before, "the run stays as it is"
 
 
-def test_the_difference_is_a_table(clew: Clew, lstm: Path) -> None:
+def test_scores_of_both_precisions_are_shown_in_a_table(clew: Clew, lstm: Path) -> None:
     lines = clew("evaluate", lstm, "--precision", "int8").out.splitlines()
     header, loss = next((a, b) for a, b in zip(lines, lines[1:], strict=False) if a.startswith("measure"))
     assert header.split() == ["measure", "int8", "float32", "difference"]
@@ -57,7 +57,9 @@ def test_the_difference_is_a_table(clew: Clew, lstm: Path) -> None:
     assert "measure" not in clew("evaluate", lstm).out
 
 
-def test_files_and_other_tasks_are_scored_twice_too(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
+def test_files_and_other_tasks_are_scored_in_both_precisions(
+    clew: Clew, gpt: Path, translators: dict[str, Path]
+) -> None:
     Path("poem.txt").write_text("the walls were tall.\n", encoding="utf-8")
     of_file = json.loads(clew("evaluate", gpt, "poem.txt", "--precision", "int8", "--json").out.splitlines()[-1])
     assert of_file["difference"]["loss"] == of_file["loss"] - of_file["float32"]["loss"]
@@ -75,14 +77,14 @@ def test_runs_answer_in_every_precision(
     clew: Clew, gpt: Path, lstm: Path, translators: dict[str, Path], precision: str
 ) -> None:
     for run in (gpt, lstm):
-        found = clew("generate", run, "the ", "--precision", precision, "--method", "greedy", "--json")
-        assert found.status == 0 and json.loads(found.out)["text"]
+        result = clew("generate", run, "the ", "--precision", precision, "--method", "greedy", "--json")
+        assert result.status == 0 and json.loads(result.out)["text"]
         assert clew("predict", run, "-", "--precision", precision, stdin="the \n").status == 0
         assert clew("embed", run, "the door", "--precision", precision).status == 0
     assert clew("translate", translators["transformer"], "a b", "--precision", precision, "--beams", "2").status == 0
 
 
-def test_looks_at_a_quantised_run_are_those_of_any(clew: Clew, gpt: Path) -> None:
+def test_instruments_report_the_same_facts_of_a_quantised_run(clew: Clew, gpt: Path) -> None:
     small, whole = (library.load(gpt, device="cpu", precision=precision) for precision in ("int8", "float32"))
     for instrument in ("surprisal", "attention", "gradients"):
         assert (
@@ -91,14 +93,14 @@ def test_looks_at_a_quantised_run_are_those_of_any(clew: Clew, gpt: Path) -> Non
         )
 
 
-def test_what_would_write_or_train_rounded_weights_is_refused(clew: Clew, gpt: Path, tmp_path: Path) -> None:
+def test_quantised_weights_cannot_be_saved_or_trained(clew: Clew, gpt: Path, tmp_path: Path) -> None:
     run = library.load(gpt, device="cpu", precision="int8")
-    about = "a run whose weights were loaded in bfloat16, int8 or int4 cannot be {}; load it without a precision"
-    with pytest.raises(UserError, match=about.format("exported")):
+    message = "a run whose weights were loaded in bfloat16, int8 or int4 cannot be {}; load it without a precision"
+    with pytest.raises(UserError, match=message.format("exported")):
         export_run(run, "torch", tmp_path / "export")
-    with pytest.raises(UserError, match=about.format("exported")):
+    with pytest.raises(UserError, match=message.format("exported")):
         export_run(library.load(gpt, device="cpu", precision="bfloat16"), "torch", tmp_path / "export")
-    with pytest.raises(UserError, match=about.format("pruned")):
+    with pytest.raises(UserError, match=message.format("pruned")):
         prune_run(run, ["1.1"], tmp_path / "pruned")
     with pytest.raises(UserError, match="int8 and int4 weights cannot be saved; load the run without a precision"):
         write_weights(tmp_path / "model.safetensors", run.task.state_dict())
@@ -110,7 +112,7 @@ def test_what_would_write_or_train_rounded_weights_is_refused(clew: Clew, gpt: P
     assert not any((tmp_path / name).exists() for name in ("export", "pruned", "model.safetensors", "fit"))
 
 
-def test_an_unknown_precision_is_refused_before_anything_is_read(clew: Clew, gpt: Path) -> None:
+def test_an_unknown_precision_is_rejected_before_the_run_is_read(clew: Clew, gpt: Path) -> None:
     with pytest.raises(
         UserError, match="unknown precision 'int2'; did you mean 'int8'\\? known: bfloat16, float32, int4, int8"
     ):
@@ -118,6 +120,6 @@ def test_an_unknown_precision_is_refused_before_anything_is_read(clew: Clew, gpt
     assert "argument --precision: invalid choice: 'int2'" in clew("generate", gpt, "--precision", "int2").err
 
 
-def test_tied_tables_stay_tied(gpt: Path) -> None:
+def test_tied_embeddings_stay_tied_when_quantised(gpt: Path) -> None:
     task = library.load(gpt, device="cpu", precision="int8").task
     assert isinstance(task.weight, QuantisedWeight) and task.weight is task.body.embedding.tokens.weight

@@ -1,4 +1,4 @@
-"""The progress bar: there before the first step, on one line of any width, and gone where nobody looks."""
+"""The progress bar appears before the first step, fits on one line of any width, and is absent in a pipe."""
 
 import re
 import sys
@@ -19,8 +19,8 @@ class Terminal(StringIO):
         return True
 
 
-def terminal_of(columns: int, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Standard error as a terminal so wide."""
+def set_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make standard error a terminal of this width."""
     stream = Terminal()
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stderr", stream)
@@ -29,8 +29,8 @@ def terminal_of(columns: int, monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return stream
 
 
-def drawn(terminal: Terminal) -> list[str]:
-    """Every line that was drawn, without the codes that colour and move."""
+def drawn_lines(terminal: Terminal) -> list[str]:
+    """Every line that was drawn, without escape codes."""
     return [
         line
         for line in re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue()))
@@ -39,15 +39,15 @@ def drawn(terminal: Terminal) -> list[str]:
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_a_bar_is_one_line_that_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = terminal_of(columns, monkeypatch)
+def test_the_bar_fits_on_one_line(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = set_terminal(columns, monkeypatch)
     with Bar() as bar:
         bar.stage("reading the data")
         bar.progress.refresh()
         bar.encoding(500_000, 1_000_000)
         bar.progress.refresh()
         bar.step(RECORD, 300, 45_000.0)
-    lines = drawn(terminal)
+    lines = drawn_lines(terminal)
     assert max(map(len, lines)) <= columns
     assert all(
         any(line.startswith(start) for line in lines) for start in ("reading the data", "encoding 50%", "step 120/300")
@@ -57,7 +57,7 @@ def test_a_bar_is_one_line_that_fits(columns: int, monkeypatch: pytest.MonkeyPat
     assert ("loss 1.234" in last) == (columns >= 80) and ("tok/s" in last) == (columns >= 120)
 
 
-def test_a_pipe_has_plain_lines_and_no_stages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_receives_plain_lines_and_no_stages(capsys: pytest.CaptureFixture[str]) -> None:
     with report() as lines:
         lines.stage("reading the data")
         lines.say("device cpu")
@@ -65,8 +65,8 @@ def test_a_pipe_has_plain_lines_and_no_stages(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == "device cpu\n"
 
 
-def test_a_stage_takes_the_place_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal_of(80, monkeypatch)
+def test_a_stage_replaces_the_previous_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_terminal(80, monkeypatch)
     with Bar() as bar:
         bar.stage("loading torch")
         bar.stage("reading the data")

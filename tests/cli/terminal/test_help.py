@@ -19,23 +19,23 @@ ROOT = Path(__file__).parents[3]
 
 
 def examples(verb: str) -> list[list[str]]:
-    """The example lines of a verb's help, as the shell would give them to the command."""
+    """The example commands in a verb's help, as lists of arguments."""
     text = verb_parser(verb).description or ""
     lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
     return [shlex.split(line[line.index("clew ") :].split(" > ")[0])[1:] for line in lines]
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
+def test_examples_in_help_parse_and_name_known_recipes(verb: str) -> None:
     assert examples(verb)
     for words in examples(verb):
         command, rest, _ = find_verb(words) or ("", [], False)
         assert command == verb
         options, more = verb_parser(verb).parse_known_intermixed_args(rest)
         assert not more or options.open
-        for given in (getattr(options, "name", None), getattr(options, "what", None)):
-            is_word = verb == "recipes" and any(has(name, recipe, given or "") for name, recipe in RECIPES.items())
-            assert given is None or given in RECIPES or given.startswith("runs/") or is_word, given
+        for operand in (getattr(options, "name", None), getattr(options, "what", None)):
+            is_word = verb == "recipes" and any(has(name, recipe, operand or "") for name, recipe in RECIPES.items())
+            assert operand is None or operand in RECIPES or operand.startswith("runs/") or is_word, operand
         if verb == "train" and options.search is not None:
             if options.settings:
                 read_space(options.recipe, options.settings)

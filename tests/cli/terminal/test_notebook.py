@@ -1,4 +1,4 @@
-"""A notebook: progress is a bar in the cell's output, nothing is red, and it runs twice from top to bottom."""
+"""In a notebook, progress is a bar in the cell's output, nothing goes to standard error, and cells can be rerun."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def notebook(settings: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_notebook_runs_twice_with_a_bar_and_nothing_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_twice_with_a_bar_and_no_stream_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
@@ -53,12 +53,12 @@ def test_a_notebook_runs_twice_with_a_bar_and_nothing_red(tmp_path: Path, monkey
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["classify", "classify-2", "kept"]
 
 
-def test_a_bar_says_what_is_said_and_how_far_training_is() -> None:
+def test_the_bar_shows_messages_and_progress() -> None:
     import torch
 
     bar = NotebookBar()
     bar.lines = ["data of <b>mine</b>"]
-    bar.show = lambda: None  # type: ignore[method-assign]  # what is displayed needs a notebook
+    bar.show = lambda: None  # type: ignore[method-assign]  # display needs a notebook
     bar.step(Record(3, 0, 0.1, 10, {"loss": 2.0}, HostCopy(torch.tensor([5.0, 1.5]))), 10, 1234.0)
     assert '<progress max="10" value="3"' in bar.html() and "step 3 of 10: loss 2.5000" in bar.html()
     bar.evaluating(1, 2)
@@ -68,7 +68,7 @@ def test_a_bar_says_what_is_said_and_how_far_training_is() -> None:
     assert "data of &lt;b&gt;mine&lt;/b&gt;" in bar.html()
 
 
-def test_a_script_is_no_notebook(
+def test_a_script_is_not_taken_for_a_notebook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,4 @@
-"""Colours behind words: as many as a terminal has, none where nobody sees or wants them, and letters that can be read
-on each."""
+"""Background colours of words: as many as the terminal supports, none in a pipe, and text stays legible."""
 
 import re
 import sys
@@ -35,34 +34,32 @@ class Terminal(StringIO):
         ({}, 0),
     ],
 )
-def test_a_terminal_has_as_many_colours_as_it_says(environment: dict[str, str], colours: int) -> None:
+def test_number_of_colours_follows_the_environment(environment: dict[str, str], colours: int) -> None:
     assert colours_of(Terminal(), environment) == colours
     assert colours_of(StringIO(), environment) == 0
 
 
 @pytest.mark.parametrize("colours", [TRUE, MANY, FEW])
-def test_a_text_on_colours_is_the_text(colours: int) -> None:
+def test_colours_do_not_change_the_text(colours: int) -> None:
     plain, bright = ("\n".join(view_lines(VIEW, number)) for number in (0, colours))
     assert "\x1b" not in plain
     assert CODES.sub("", bright).startswith(plain)
-    assert "\x1b[31m" not in bright  # the text's own code is escaped
+    assert "\x1b[31m" not in bright  # the escape code in the text itself is escaped
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 @pytest.mark.parametrize("strength", [-1.0, -0.5, 0.1, 0.5, 1.0])
-def test_letters_can_be_read_on_every_colour(theme: dict[str, str], strength: float) -> None:
-    found = re.search(
+def test_letters_are_legible_on_every_colour(theme: dict[str, str], strength: float) -> None:
+    match = re.search(
         r"48;2;(\d+);(\d+);(\d+);38;2;(\d+);(\d+);(\d+)m", colour_background("word", strength, TRUE, theme)
     )
-    assert found is not None
-    paper, ink = ("#" + "".join(f"{int(part):02x}" for part in found.groups()[at : at + 3]) for at in (0, 3))
+    assert match is not None
+    paper, ink = ("#" + "".join(f"{int(part):02x}" for part in match.groups()[at : at + 3]) for at in (0, 3))
     assert contrast(paper, ink) >= 4.5
 
 
 @pytest.mark.parametrize(("no_colour", "has_codes"), [("", True), ("1", False)])
-def test_look_colours_a_terminal_where_it_is_wanted(
-    no_colour: str, has_codes: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_look_uses_colours_unless_disabled(no_colour: str, has_codes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     for name, value in {"TERM": "xterm-256color", "COLORTERM": "truecolor", "NO_COLOR": no_colour}.items():
         monkeypatch.setenv(name, value)
@@ -73,5 +70,5 @@ def test_look_colours_a_terminal_where_it_is_wanted(
     assert "\x1b[31m" not in terminal.getvalue() and r"\x1b[31mcat" in terminal.getvalue()
 
 
-def test_a_painted_line_is_told_from_one_that_is_escaped() -> None:
+def test_painted_lines_have_their_own_type() -> None:
     assert [type(line) for line in view_lines(VIEW, TRUE)].count(Painted) == 2

@@ -1,4 +1,4 @@
-"""What is said of an evaluation that takes long: a line every few seconds on a pipe, a bar on a terminal."""
+"""Progress of a long evaluation: a line every few seconds in a pipe, a bar on a terminal."""
 
 import io
 import signal
@@ -17,7 +17,7 @@ from tests.runs.small import bert_settings, lstm_settings, pair_settings
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -26,25 +26,25 @@ class Clock:
         return self.now
 
 
-def test_a_short_evaluation_is_silent_and_a_long_one_says_what_is_left(
+def test_only_a_long_evaluation_reports_the_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
     lines = Lines()
-    for done in range(1, 101):  # all of it within a second
+    for done in range(1, 101):  # one second in total
         clock.now += 0.01
         lines.evaluating(done, 100)
     assert capsys.readouterr().err == ""
     for done in range(1, 11):
         clock.now += 2.0
         lines.evaluating(done, 10)
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("evaluating: 4 of 10 batches, 0:") and said[0].endswith(" left")
-    assert [line.split()[1] for line in said] == ["4", "7"]
+    messages = capsys.readouterr().err.splitlines()
+    assert messages[0].startswith("evaluating: 4 of 10 batches, 0:") and messages[0].endswith(" left")
+    assert [line.split()[1] for line in messages] == ["4", "7"]
 
 
-def test_a_terminal_has_a_bar_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_is_shown_until_the_evaluation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -68,20 +68,20 @@ class Counting(Silence):
 @pytest.mark.parametrize(
     ("recipe", "settings"), [("text-lstm", lstm_settings), ("text-bert", bert_settings), ("translate", pair_settings)]
 )
-def test_every_way_to_learn_tells_its_evaluations_batch_by_batch(
+def test_every_kind_of_training_reports_evaluation_by_batch(
     recipe: str, settings: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     report = Counting()
-    given = [*settings(tmp_path), "training.steps=2", "training.evaluate_every=2", "training.evaluate_batch=1"]  # type: ignore[operator]
-    run_recipe(recipe, given, out=Path("run"), report=report)
+    arguments = [*settings(tmp_path), "training.steps=2", "training.evaluate_every=2", "training.evaluate_batch=1"]  # type: ignore[operator]
+    run_recipe(recipe, arguments, out=Path("run"), report=report)
     firsts = [place for place, (done, _) in enumerate(report.seen) if done == 1]
     parts = [report.seen[first:last] for first, last in zip(firsts, [*firsts[1:], len(report.seen)], strict=True)]
     assert len(parts) >= 2 and all(part == [(done, len(part)) for done in range(1, len(part) + 1)] for part in parts)
 
 
-def test_ctrl_c_within_an_evaluation_ends_it_at_the_next_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_an_evaluation_at_the_next_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Impatient(Counting):
         def evaluating(self, done: int, total: int) -> None:
             super().evaluating(done, total)

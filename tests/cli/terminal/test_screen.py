@@ -1,5 +1,4 @@
-"""Whatever is in a file or a name, no verb sends a terminal a character that it would obey; into a pipe answers go
-exactly."""
+"""No verb sends control characters from files or names to a terminal; answers are written unchanged to a pipe."""
 
 import io
 import json
@@ -25,8 +24,8 @@ from tests.runs.small import LSTM, write_text
 
 FROZEN = Path(__file__).parents[2] / "runs" / "frozen" / "format-1"
 EVIL = "\x1b[31m\u202ex\x9b2J\x7f"
-"""A code for red, an override of direction, and the same kind of code in one byte."""
-OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""An escape code for red, an override of text direction, and a one-byte control sequence."""
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Terminal(io.StringIO):
@@ -35,14 +34,14 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs trained on hostile data, and others in folders of hostile names."""
+def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs trained on data with control characters, and runs in folders with such names."""
     folder = tmp_path_factory.mktemp("hostile")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLEW_CACHE", str(folder / "cache"))
         write_text(folder, f"the {EVIL} ball of {EVIL}thread\n" * 30, f"story{EVIL}.txt")
-        given = [f"data.train={folder}/story{EVIL}.txt", *LSTM, "training.steps=2"]
-        run_recipe("text-lstm", given, out=folder / "runs" / f"text{EVIL}")
+        settings = [f"data.train={folder}/story{EVIL}.txt", *LSTM, "training.steps=2"]
+        run_recipe("text-lstm", settings, out=folder / "runs" / f"text{EVIL}")
         rows = "".join(f"{n} {EVIL} ball,{label}{EVIL}\n" for n in range(12) for label in "ab")
         write_text(folder, f"text,label\n{rows}", "rows.csv")
         run_recipe(
@@ -59,8 +58,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "training.steps=2",
             "training.evaluate_every=2",
         ]
-        given = [f"data.train={folder / 'words.conll'}", *small, "training.schedule=constant", "device=cpu"]
-        run_recipe("tag", given, out=folder / "runs" / "tag")
+        settings = [f"data.train={folder / 'words.conll'}", *small, "training.schedule=constant", "device=cpu"]
+        run_recipe("tag", settings, out=folder / "runs" / "tag")
         write_text(
             folder, "".join(f"{word}{EVIL} {n} {n * n % 5} 1\n" for n, word in enumerate("abcdefghijkl")), "vectors.txt"
         )
@@ -141,17 +140,24 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 
 
-def test_every_verb_is_walked() -> None:
+def test_every_verb_has_commands() -> None:
     assert set(COMMANDS) == set(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_control_character_reaches_a_terminal(verb: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those in a data file, a run's name, a label or a command line are shown as escapes."""
-    monkeypatch.chdir(place)
-    for name, value in {"CLEW_CACHE": str(place / "cache"), "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "200"}.items():
+def test_no_control_character_reaches_a_terminal(
+    verb: str, hostile_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control characters in a data file, a run's name, a label or an argument are shown as escapes."""
+    monkeypatch.chdir(hostile_folder)
+    for name, value in {
+        "CLEW_CACHE": str(hostile_folder / "cache"),
+        "TERM": "dumb",
+        "NO_COLOR": "1",
+        "COLUMNS": "200",
+    }.items():
         monkeypatch.setenv(name, value)
-    said = ""
+    output = ""
     for arguments in COMMANDS[verb]:
         streams = Terminal(), Terminal()
         with monkeypatch.context() as patch:
@@ -161,25 +167,25 @@ def test_no_control_character_reaches_a_terminal(verb: str, place: Path, monkeyp
             with suppress(SystemExit):
                 main([*verb.split(), *arguments])
         for stream in streams:
-            assert OBEYED.findall(stream.getvalue()) == [], (arguments, stream.getvalue())
-            said += stream.getvalue()
-    assert "\\u001b" in said or "\\x1b" in said, "nothing hostile was shown, so nothing was tried"
+            assert CONTROL.findall(stream.getvalue()) == [], (arguments, stream.getvalue())
+            output += stream.getvalue()
+    assert "\\u001b" in output or "\\x1b" in output, "nothing hostile was shown, so nothing was tried"
 
 
 @pytest.mark.parametrize("verb", ["data", "runs", "evaluate", "look"])
-def test_what_a_verb_reports_is_printable_in_a_pipe_too(
-    clew: Clew, verb: str, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_reports_in_a_pipe_are_printable(
+    clew: Clew, verb: str, hostile_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place)
-    found = clew(verb, *COMMANDS[verb][0])
-    assert found.status == 0, found.err
-    assert OBEYED.findall(found.out + found.err) == [] and "\\u001b" in found.out + found.err
+    monkeypatch.chdir(hostile_folder)
+    result = clew(verb, *COMMANDS[verb][0])
+    assert result.status == 0, result.err
+    assert CONTROL.findall(result.out + result.err) == [] and "\\u001b" in result.out + result.err
 
 
-def test_answers_are_exact_in_a_pipe_and_shown_on_a_terminal(
-    clew: Clew, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_answers_are_exact_in_a_pipe_and_escaped_on_a_terminal(
+    clew: Clew, hostile_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(hostile_folder)
     piped = clew("tag", "runs/tag", "--tokenised", f"Ada{EVIL} left")
     assert piped.out.startswith(f"Ada{EVIL}\t") and "tag" in ANSWERS
     terminal = Terminal()
@@ -189,8 +195,10 @@ def test_answers_are_exact_in_a_pipe_and_shown_on_a_terminal(
     assert terminal.getvalue() == escape_controls(piped.out)
 
 
-def test_json_on_a_terminal_is_the_same_json(clew: Clew, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(place)
+def test_json_on_a_terminal_parses_to_the_same_values(
+    clew: Clew, hostile_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(hostile_folder)
     words = ["classify", "runs/classify", f"the {EVIL} ball", "--json"]
     terminal = Terminal()
     with monkeypatch.context() as patch:
@@ -199,13 +207,13 @@ def test_json_on_a_terminal_is_the_same_json(clew: Clew, place: Path, monkeypatc
     assert json.loads(terminal.getvalue()) == json.loads(clew(*words).out)
 
 
-def test_what_is_no_command_to_a_terminal_is_left_as_it_is() -> None:
+def test_only_control_characters_are_escaped() -> None:
     text = "naïve 中文 \u0645\u06cc\u200c\u062e 👩\u200d👩\u200d👦 a\u00a0b\tc\n"
     assert escape_controls(text) == text
     assert escape_controls("a\rb\x85c\u2066d\udc9be") == r"a\rb\u0085c\u2066d\udc9be"
 
 
-def test_what_is_said_above_a_progress_bar_is_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_above_a_progress_bar_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal: Any = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")

@@ -18,12 +18,12 @@ HEADER = ["name", "nothing", "loss"]
 ROWS = [["a_b & 50%", "", "1.5 ± 0.1"], ["x|y <z>", "", "12"]]
 
 
-def test_columns_are_aligned_and_empty_ones_left_out() -> None:
+def test_columns_are_aligned_and_empty_columns_omitted() -> None:
     assert text_table(HEADER, ROWS, right=[2]) == ("name            loss\na_b & 50%  1.5 ± 0.1\nx|y <z>           12")
     assert text_table(HEADER, []) == "name  nothing  loss"
 
 
-def test_markdown_escapes_what_would_end_a_cell() -> None:
+def test_markdown_escapes_characters_that_would_end_a_cell() -> None:
     assert markdown_table(HEADER, ROWS, right=[2]).splitlines() == [
         "| name | loss |",
         "| --- | ---: |",
@@ -32,7 +32,7 @@ def test_markdown_escapes_what_would_end_a_cell() -> None:
     ]
 
 
-def test_latex_escapes_every_character_that_it_obeys() -> None:
+def test_latex_escapes_every_special_character() -> None:
     table = latex_table(HEADER, ROWS, right=[2])
     assert table.splitlines() == [
         r"\begin{tabular}{lr}",
@@ -50,7 +50,7 @@ def test_latex_escapes_every_character_that_it_obeys() -> None:
     )
 
 
-def test_a_terminal_folds_what_a_pipe_keeps_on_one_line(
+def test_long_rows_are_folded_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Terminal(io.StringIO):
@@ -71,7 +71,7 @@ def test_a_terminal_folds_what_a_pipe_keeps_on_one_line(
     assert capsys.readouterr().out.splitlines()[1].split() == rows[0]
 
 
-def test_numbers_times_and_sizes_read_well() -> None:
+def test_numbers_times_and_sizes_are_readable() -> None:
     assert [number(value, 2) for value in (None, 1.234, 1e9, -3e8)] == ["", "1.23", "1.00e+09", "-3.00e+08"]
     assert [duration(value) for value in (None, 0.4, 61, 3723)] == ["", "0:00", "1:01", "1:02:03"]
     assert [size(count) for count in (0, 999, 1000, 12_345, 99_950, 999_499, 999_500, 5 * 10**9, 10**16)] == [
@@ -102,22 +102,22 @@ RUNS = [
 
 
 @pytest.mark.parametrize("columns", [40, 80])
-def test_entries_say_every_cell_and_fit(columns: int) -> None:
-    found = text_entries(RUN_HEADER, RUNS, columns)
-    assert max(map(len, found.splitlines())) <= columns
-    assert [line for line in found.splitlines() if not line.startswith(" ")] == [row[0] for row in RUNS]
+def test_entries_show_every_cell_and_fit(columns: int) -> None:
+    text = text_entries(RUN_HEADER, RUNS, columns)
+    assert max(map(len, text.splitlines())) <= columns
+    assert [line for line in text.splitlines() if not line.startswith(" ")] == [row[0] for row in RUNS]
     for row in RUNS:
         for cell in row[1:]:
-            assert all(word in found.split() for word in cell.split())
+            assert all(word in text.split() for word in cell.split())
 
 
-def test_an_entry_names_its_values_and_leaves_empty_ones_out() -> None:
+def test_an_entry_names_its_values_and_omits_empty_ones() -> None:
     assert text_entries(RUN_HEADER, RUNS[1:], 80) == "runs/tagger\n  recipe ewt-tagger  state interrupted"
     assert text_entries(RUN_HEADER, RUNS[1:], 30) == "runs/tagger\n  recipe ewt-tagger\n  state interrupted"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
-def test_a_table_of_entries_is_aligned_where_it_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_become_a_table_where_it_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

@@ -1,4 +1,4 @@
-"""Every kind of part as plain lines."""
+"""Every kind of part of a view as plain text."""
 
 import numpy as np
 import pytest
@@ -52,16 +52,16 @@ PARTS = {
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_a_part_is_written_as_lines(name: str) -> None:
+def test_a_part_is_written_as_plain_lines(name: str) -> None:
     part, lines = PARTS[name]
     assert list(view_lines(View("Title", [part], "about")))[2:] == ["", *lines]
 
 
-def test_every_kind_of_part_has_lines() -> None:
+def test_every_kind_of_part_has_a_plain_form() -> None:
     assert set(LINES) == set(views.Part.__args__)  # type: ignore[attr-defined]
 
 
-def test_a_long_table_and_a_large_map_are_told_of() -> None:
+def test_long_tables_and_large_maps_are_abbreviated() -> None:
     table = list(view_lines(View("T", [Table(("n",), [(n,) for n in range(300)])])))
     assert len(table) < 220 and table[-1] == "... and 100 rows more; --out FILE.html has all"
     (line,) = list(view_lines(View("T", [Heatmap(np.eye(50), ["a"] * 50, ["b"] * 50)])))[2:]
