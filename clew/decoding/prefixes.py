@@ -5,12 +5,12 @@ A prompt is read in blocks of tokens, and reading can resume at the end of any b
 last whole block of a prompt. Parts of a state that can be rewound (`core.rewinding`), such as a buffer of keys and
 values, serve every shorter prefix too; parts that each step overwrites, such as the state of an LSTM, are copied for
 every block. When more than `most_bytes` are held, the least recently used entries are dropped. Entries lie side by side
-in slabs, whose bytes count.
+in slabs, whose bytes count, and so do the Python objects that name them.
 """
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -26,6 +26,8 @@ Overwritten = list[Tensor]
 
 SLAB = 2**20
 """Bytes of a slab, if that is at most a sixteenth of the cache."""
+ENTRY_BYTES, BLOCK_BYTES = 850, 260
+"""The bytes of Python objects of an entry, and of each of its blocks, as measured for the state of two LSTM layers."""
 NOTHING = torch.empty(0)
 """Stands for a tensor of a state in the outline of the state."""
 
@@ -35,20 +37,20 @@ class Entry(NamedTuple):
 
     outline: State
     """The state with `NOTHING` for each of its tensors, which are at `tensors`."""
-    tensors: list[Place]
+    tensors: Place
     digests: list[bytes]
-    overwritten: list[list[Place]]
+    overwritten: list[Place]
     before: int
     """Number of blocks before the first of `digests`."""
 
     @property
     def state(self) -> State:
-        return with_leaves(self.outline, (place.tensor for place in self.tensors))
+        return with_leaves(self.outline, self.tensors.tensors)
 
-    def places(self) -> Iterator[Place]:
-        yield from self.tensors
-        for copies in self.overwritten:
-            yield from copies
+    @property
+    def object_bytes(self) -> int:
+        """An estimate of the memory of the Python objects of an entry."""
+        return ENTRY_BYTES + BLOCK_BYTES * len(self.digests)
 
 
 class Prefixes:
@@ -59,6 +61,7 @@ class Prefixes:
         self.block = block
         self.most_bytes = most_bytes
         self.slabs = Slabs(min(SLAB, most_bytes // 16))
+        self.object_bytes = 0
         self.hits = 0
         self.entries: OrderedDict[bytes, Entry] = OrderedDict()
         self.places: dict[bytes, tuple[bytes, int]] = {}
@@ -67,7 +70,7 @@ class Prefixes:
     @property
     def num_bytes(self) -> int:
         """The bytes that are held."""
-        return self.slabs.bytes
+        return self.slabs.bytes + self.object_bytes
 
     def digests(self, tokens: Sequence[int]) -> list[bytes]:
         """Return a digest of all tokens up to the end of each whole block."""
@@ -87,7 +90,7 @@ class Prefixes:
                 key, number = place
                 self.entries.move_to_end(key)
                 entry = self.entries[key]
-                overwritten = [place.tensor for place in entry.overwritten[number]]
+                overwritten = entry.overwritten[number].tensors
                 return count, rewound(entry.state, (entry.before + number + 1) * self.block, overwritten)
         return None
 
@@ -102,25 +105,24 @@ class Prefixes:
         if not new_digests or size > self.most_bytes or new_digests[-1] in self.places:
             return
         key = new_digests[-1]
-        self.entries[key] = Entry(
+        self.entries[key] = entry = Entry(
             with_leaves(state, repeat(NOTHING)),
-            self.copy(leaves(state)),
+            self.slabs.put(leaves(state)),
             new_digests,
-            [self.copy(copies) for copies in overwritten],
+            [self.slabs.put(copies) for copies in overwritten],
             before,
         )
+        self.object_bytes += entry.object_bytes
         for number, digest in enumerate(new_digests):
             self.places.setdefault(digest, (key, number))
         while self.num_bytes > self.most_bytes and self.entries:
             self.drop_oldest()
 
-    def copy(self, tensors: Iterable[Tensor]) -> list[Place]:
-        return [self.slabs.put(tensor) for tensor in tensors]
-
     def drop_oldest(self) -> None:
         key, entry = self.entries.popitem(last=False)
-        for place in entry.places():
+        for place in (entry.tensors, *entry.overwritten):
             self.slabs.drop(place)
+        self.object_bytes -= entry.object_bytes
         for digest in entry.digests:
             if self.places[digest][0] == key:
                 del self.places[digest]

@@ -4,6 +4,7 @@ Small tensors that outlive larger ones would leave holes in the C heap, which th
 that caches 2 KB per prompt would grow by many times as much.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,26 +24,32 @@ class Slab:
         self.held = 0
 
 
-class Place(NamedTuple):
-    """The place of a tensor in a slab."""
+class Part(NamedTuple):
+    """A tensor's bytes within a place."""
 
-    slab: Slab
     start: int
+    stop: int
     dtype: torch.dtype
     shape: tuple[int, ...]
 
+
+class Place(NamedTuple):
+    """The place of tensors in a slab. Tensors of the same types and shapes share `parts`."""
+
+    slab: Slab
+    start: int
+    parts: tuple[Part, ...]
+
     @property
-    def tensor(self) -> Tensor:
-        """The tensor, which shares memory with the slab."""
-        size = self.dtype.itemsize
-        for length in self.shape:
-            size *= length
-        return self.slab.memory[self.start : self.start + size].view(self.dtype).view(self.shape)
+    def tensors(self) -> list[Tensor]:
+        """The tensors, which share memory with the slab."""
+        memory, first = self.slab.memory, self.start
+        return [memory[first + part.start : first + part.stop].view(part.dtype).view(part.shape) for part in self.parts]
 
 
 class Slabs:
-    """Copies of tensors in slabs of `size` bytes; a tensor of more than a quarter of that has its own. A slab is freed
-    when nothing is held in it."""
+    """Copies of tensors in slabs of `size` bytes; tensors of more than a quarter of that have a slab to themselves. A
+    slab is freed when nothing is held in it."""
 
     def __init__(self, size: int):
         self.size = size
@@ -50,20 +57,34 @@ class Slabs:
         """The bytes of all slabs."""
         self.open: dict[torch.device, Slab] = {}
         """The slab of each device that has room."""
+        self.parts: dict[tuple[tuple[torch.dtype, tuple[int, ...]], ...], tuple[Part, ...]] = {}
+        """The parts of a place, by the types and shapes of its tensors."""
 
-    def put(self, tensor: Tensor) -> Place:
-        """Hold a copy of a tensor."""
-        size = -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
-        slab = self._slab_for(size, tensor.device)
-        place = Place(slab, slab.used, tensor.dtype, tuple(tensor.shape))
+    def put(self, tensors: Sequence[Tensor]) -> Place:
+        """Hold copies of tensors of one device side by side."""
+        parts = self._parts_for(tensors)
+        size = -(-parts[-1].stop // ALIGNMENT) * ALIGNMENT if parts else 0
+        slab = self._slab_for(size, tensors[0].device if tensors else torch.device("cpu"))
+        place = Place(slab, slab.used, parts)
         slab.used += size
         slab.held += 1
         with torch.no_grad():
-            place.tensor.copy_(tensor)
+            for copy, tensor in zip(place.tensors, tensors, strict=True):
+                copy.copy_(tensor)
         return place
 
+    def _parts_for(self, tensors: Sequence[Tensor]) -> tuple[Part, ...]:
+        key = tuple((tensor.dtype, tuple(tensor.shape)) for tensor in tensors)
+        if key not in self.parts:
+            parts: list[Part] = []
+            for tensor, (dtype, shape) in zip(tensors, key, strict=True):
+                start = -(-parts[-1].stop // ALIGNMENT) * ALIGNMENT if parts else 0
+                parts.append(Part(start, start + tensor.nbytes, dtype, shape))
+            self.parts[key] = tuple(parts)
+        return self.parts[key]
+
     def drop(self, place: Place) -> None:
-        """Hold a tensor no longer."""
+        """Hold the tensors of a place no longer."""
         slab = place.slab
         slab.held -= 1
         if slab.held == 0:

@@ -100,6 +100,7 @@ FAMILIES = {
     "clew_request_seconds": Family("histogram", "seconds from a request to its answer", SECONDS),
     "clew_queue_length": Family("gauge", "requests waiting"),
     "clew_streams": Family("gauge", "texts being streamed"),
+    "clew_prefix_bytes": Family("gauge", "memory of the cached prompt prefixes"),
     "clew_batch_texts": Family(
         "histogram", "texts answered together: by one call of the model, or in a running batch", SIZES
     ),

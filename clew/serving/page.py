@@ -185,7 +185,7 @@ class Answers:
             sentence = " ".join(f"{type(error).__name__}: {error}".split())
             return error_response(
                 HTTPStatus.INTERNAL_SERVER_ERROR,
-                f"this is a fault in clew: {sentence[:300]}; restart with --debug to see where",
+                f"this is a bug in clew: {sentence[:300]}; restart with --debug to see where",
             )
 
 

@@ -164,6 +164,7 @@ class Service:
 
     async def counts(self, request: Request) -> Response:
         self.metrics.put("clew_queue_length", {}, self.num_waiting)
+        self.metrics.put("clew_prefix_bytes", {}, sum(writer.cached_bytes for writer in self.writers.values()))
         self.metrics.put(
             "clew_streams", {}, self.batcher.streams + sum(writer.streams for writer in self.writers.values())
         )
@@ -238,7 +239,7 @@ class Service:
                 return response
         if self.debug:
             log.error("a request failed", exc_info=error)
-        sentence = f"this is a fault in clew: {type(error).__name__}; restart with --debug to see where"
+        sentence = f"this is a bug in clew: {type(error).__name__}; restart with --debug to see where"
         if isinstance(error, Failed):
             sentence = f"{error} ended the work on this request; try another text, or restart with --debug to see where"
         return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)

@@ -70,7 +70,7 @@ def as_exception(error: BaseException) -> Exception:
     """Convert anything raised to an Exception that a server can answer with."""
     if isinstance(error, Exception):
         return error
-    log.error("the worker met %s, and goes on", type(error).__name__)
+    log.error("the worker met %s, and continues", type(error).__name__)
     failed = Failed(type(error).__name__)
     failed.__cause__ = error
     return failed
@@ -234,7 +234,7 @@ class Worker:
                 return False
             self._run(job)
         except BaseException:
-            log.exception("a lane of the worker failed, and goes on")
+            log.exception("a lane of the worker failed, and continues")
         return True
 
     def _next(self) -> Job | None:

@@ -123,6 +123,11 @@ class Writer:
         self.sent_at = 0.0
 
     @property
+    def cached_bytes(self) -> int:
+        """The memory of the cached prefixes."""
+        return 0 if self.batch.prefixes is None else self.batch.prefixes.num_bytes
+
+    @property
     def num_waiting(self) -> int:
         return sum(not request.has_begun for request in self.open)
 

@@ -12,7 +12,7 @@ from clew.decoding.choosing import Choice
 from clew.decoding.continuous import CHUNK, JOINS_EVERY, MANY, TURN, Continuous, Row, Wanted
 from clew.decoding.engine import forget_graphs
 from clew.decoding.filters import with_filters
-from clew.decoding.prefixes import Prefixes
+from clew.decoding.prefixes import BLOCK_BYTES, ENTRY_BYTES, Prefixes
 from clew.decoding.sampling import Sequences, greedy_sequences, sample_sequences
 from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper
@@ -221,8 +221,10 @@ def test_prefixes_hold_so_many_bytes_and_the_oldest_go_first() -> None:
     for prompt in prompts:
         written_by(batch, [Wanted(prompt, 1)])
         assert 0 < prefixes.num_bytes <= prefixes.most_bytes
-        slabs = {id(place.slab): place.slab for entry in prefixes.entries.values() for place in entry.places()}
-        assert prefixes.num_bytes == sum(slab.memory.nbytes for slab in slabs.values())
+        entries = prefixes.entries.values()
+        slabs = {id(place.slab): place.slab for entry in entries for place in (entry.tensors, *entry.overwritten)}
+        in_slabs, in_objects = sum(slab.memory.nbytes for slab in slabs.values()), len(entries) * ENTRY_BYTES
+        assert prefixes.num_bytes == in_slabs + in_objects + BLOCK_BYTES * len(prefixes.places)
     kept = [prefixes.find(prefixes.digests(prompt)) is not None for prompt in prompts]
     assert kept == sorted(kept) and kept[-1] and not kept[0]  # the last ones, and none that came before one that went
     oldest = prompts[kept.index(True)]

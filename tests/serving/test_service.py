@@ -328,7 +328,7 @@ def test_a_fault_of_ours_says_so_and_no_more(
     with caplog.at_level(logging.DEBUG, logger="clew"):
         found = ask(make("classifier"), "/classify", {"text": "a red fox"})
     assert found.status_code == 500 and found.json() == {
-        "error": "this is a fault in clew: ZeroDivisionError; restart with --debug to see where"
+        "error": "this is a bug in clew: ZeroDivisionError; restart with --debug to see where"
     }
     assert caplog.text == ""
 
@@ -391,6 +391,7 @@ def test_metrics_count_requests_errors_batches_and_what_came_in(make: Make) -> N
         f"clew_unknown_tokens_total{{{own}}} 1",
         f'clew_unknown_share{{{own},of="requests"}} 0.125',
         "clew_queue_length 0",
+        "clew_prefix_bytes 0",
     ):
         assert line in lines, line
     assert sum(float(line.split()[-1]) for line in lines if line.startswith("clew_labels_total")) == 3
