@@ -1,1 +1,1 @@
-"""What is measured and is no workload of `clew bench`: quality, faults, pictures, serving, parts side by side."""
+"""Measurements that are not workloads of `clew bench`: quality, faults, pictures, serving, comparisons of parts."""

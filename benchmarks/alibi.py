@@ -1,10 +1,10 @@
 """Attention with linear biases, windows and documents at length 4096, forward and backward, beside
 scaled_dot_product_attention.
 
-Peers are plain causal attention, which does less, and the same attention by a bias or a mask of query x key, which is
-made before the clock starts. On a GPU 4 x 16 heads of 64 in bfloat16, on a CPU 1 x 4 in float32. Run as a program on a
-GPU it also prints the memory that each takes at 4096 and at 8192: twice as much where memory grows with the length,
-four times where it grows with its square.
+The peers are plain causal attention, which does less work, and the same attention with a bias or a mask of shape
+(query, key), which is built before the clock starts. Sizes: 4 rows of 16 heads of 64 in bfloat16 on a GPU, one row of
+4 heads in float32 on a CPU. `python -m benchmarks.alibi` on a GPU also prints the memory that each of them takes at
+length 4096 and 8192: twice as much if memory grows with the length, four times as much if it grows with its square.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.side_by_side import Comparison, compare, device
+from benchmarks.side_by_side import Comparison, compare, default_device
 from clew.core.masks import advance
 from clew.core.sight import Sight
 from clew.layers.attention import Attention
@@ -26,7 +26,7 @@ LENGTH, DIM, WINDOW, DOCUMENT = 4096, 64, 256, 512
 
 
 class Setting(NamedTuple):
-    """Attention of one length: inputs, a gradient of its output, and what each query sees."""
+    """Attention at one length: its inputs, a gradient of its output, and what each query sees."""
 
     inputs: list[Tensor]
     gradient: Tensor
@@ -37,16 +37,16 @@ class Setting(NamedTuple):
     biased: Attention
 
 
-def setting(place: torch.device, length: int) -> Setting:
-    batch, heads, dtype = (4, 16, torch.bfloat16) if place.type == "cuda" else (1, 4, torch.float32)
-    inputs = [torch.randn(batch, heads, length, DIM, device=place, dtype=dtype, requires_grad=True) for _ in range(3)]
-    nothing = torch.zeros(batch, length, 1, device=place)
-    numbers = (1 + torch.arange(length, device=place) // DOCUMENT).expand(batch, -1)
-    places, (apart, _) = advance(None, None, nothing)[0], advance(None, numbers, nothing)
+def setting(device: torch.device, length: int) -> Setting:
+    batch, heads, dtype = (4, 16, torch.bfloat16) if device.type == "cuda" else (1, 4, torch.float32)
+    inputs = [torch.randn(batch, heads, length, DIM, device=device, dtype=dtype, requires_grad=True) for _ in range(3)]
+    like = torch.zeros(batch, length, 1, device=device)
+    documents = (1 + torch.arange(length, device=device) // DOCUMENT).expand(batch, -1)
+    places, (document_places, _) = advance(None, None, like)[0], advance(None, documents, like)
     whole = Sight(places, places.index, causal=True, aligned=True)
-    in_documents = Sight(apart, apart.index, causal=True, documents=True, padded=True, aligned=True)
+    in_documents = Sight(document_places, document_places.index, causal=True, documents=True, padded=True, aligned=True)
     plain, biased = (
-        Attention(ScaledDot(DIM, DIM), position).to(place) for position in (None, ALiBi(heads * DIM, heads, DIM))
+        Attention(ScaledDot(DIM, DIM), position).to(device) for position in (None, ALiBi(heads * DIM, heads, DIM))
     )
     return Setting(
         inputs, torch.randn_like(inputs[0]), whole, whole._replace(window=WINDOW), in_documents, plain, biased
@@ -54,8 +54,8 @@ def setting(place: torch.device, length: int) -> Setting:
 
 
 def run() -> list[Comparison]:
-    place = device()
-    inputs, gradient, whole, window, in_documents, plain, biased = setting(place, LENGTH)
+    device = default_device()
+    inputs, gradient, whole, window, in_documents, plain, biased = setting(device, LENGTH)
     dtype, batch = inputs[0].dtype, len(inputs[0])
 
     def step(attend: Callable[..., Tensor]) -> Callable[[], None]:
@@ -85,19 +85,25 @@ def run() -> list[Comparison]:
         (f"documents of {DOCUMENT} at 4096", "with a mask", ours(plain, in_documents), masked(in_documents)),
         ("ALiBi in documents", "with a bias tensor", ours(biased, in_documents), masked(in_documents, bias)),
     ]
-    rounds = 15 if place.type == "cuda" else 5
+    rounds, warmup = (15, 3) if device.type == "cuda" else (5, 1)
     return [
         compare(
-            workload, peer, one, other, tokens=batch * LENGTH, rounds=rounds, warmup=3 if place.type == "cuda" else 1
+            workload,
+            peer,
+            ours_step,
+            peer_step,
+            tokens=batch * LENGTH,
+            rounds=rounds,
+            warmup=warmup,
         )
-        for workload, peer, one, other in pairs
+        for workload, peer, ours_step, peer_step in pairs
     ]
 
 
 def memory(length: int) -> dict[str, float]:
-    """MiB that a forward and a backward pass on a GPU take at their peak, beside inputs and their gradients."""
+    """Measure the peak memory of a forward and a backward pass on a GPU in MiB, without inputs and their gradients."""
     inputs, gradient, whole, window, in_documents, plain, biased = setting(torch.device("cuda"), length)
-    found = {}
+    peaks = {}
     for name, attention, seen in (
         ("plain causal", plain, whole),
         ("ALiBi", biased, whole),
@@ -105,20 +111,20 @@ def memory(length: int) -> dict[str, float]:
         (f"documents of {DOCUMENT}", plain, in_documents),
         ("ALiBi in documents", biased, in_documents),
     ):
-        for _ in range(2):  # the first call compiles, and makes the gradients
+        for _ in range(2):  # the first call compiles, and allocates the gradients
             torch.cuda.synchronize()
             before = torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
             attention(*inputs, seen.places, seen.key_index, seen).backward(gradient)
             torch.cuda.synchronize()
-            found[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
-    return found
+            peaks[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return peaks
 
 
 if __name__ == "__main__":
     for comparison in run():
         print(comparison, flush=True)
-    if device().type == "cuda":
+    if default_device().type == "cuda":
         shorter, longer = memory(LENGTH), memory(2 * LENGTH)
         for workload, size in shorter.items():
             times = longer[workload] / size

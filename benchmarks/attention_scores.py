@@ -1,9 +1,8 @@
-"""`python -m benchmarks.attention_scores [--steps N] [--seed N]`: the six scores and hard attention where the right
-alignment is known.
+"""`python -m benchmarks.attention_scores [--steps N] [--seed N]`: compare the six attention scores and hard attention
+on tasks with a known alignment.
 
-An LSTM with attention learns to copy, reverse and sort. Printed are, on sequences it has not seen, the share that is
-written without a fault, and the share of steps at which the largest weight is on the source word that the step's word
-comes from.
+An LSTM with attention learns to copy, reverse and sort. Printed for unseen sequences: the share of correct outputs, and
+the share of steps whose largest attention weight is on the source word that the output word comes from.
 """
 
 import argparse
@@ -25,11 +24,11 @@ from clew.training.run_folder import RunFolder
 
 TASKS = ("copy", "reverse", "sort")
 ATTENTIONS: dict[str, dict[str, Any]] = {name: {"score": name} for name in SCORES}
-ATTENTIONS["content"] = {"score": {"name": "content", "learned": True}}  # the plain cosine can hardly choose
+ATTENTIONS["content"] = {"score": {"name": "content", "learned": True}}  # the plain cosine is too flat to select a word
 ATTENTIONS["hard"] = {"score": "general", "hard": True}
 
 
-def setting(task: str, attention: str, steps: int, seed: int) -> Config:
+def make_config(task: str, attention: str, steps: int, seed: int) -> Config:
     return resolve(
         {
             "recipe": f"{task}-{attention}",
@@ -50,22 +49,22 @@ def setting(task: str, attention: str, steps: int, seed: int) -> Config:
     )
 
 
-def aligned(config: Config, task: Any) -> Accuracy:
-    """How often the largest weight is on the right word, the right words before it being given."""
+def score_alignment(config: Config, task: Any) -> Accuracy:
+    """Count how often the largest weight is on the right word, with teacher forcing."""
     pairs = PAIRS.read(config.data, config.seed)["valid"]
-    found = Accuracy()
+    accuracy = Accuracy()
     device = next(task.parameters()).device
     for start in range(0, len(pairs), 200):
-        some = pairs[start : start + 200]
-        batch = to_device(task.collate(task.encode(some)), device)
+        chunk = pairs[start : start + 200]
+        batch = to_device(task.collate(task.encode(chunk)), device)
         places = torch.full(batch.targets.shape, -1)
-        for row, pair in enumerate(some):
+        for row, pair in enumerate(chunk):
             for step in range(len(pair.target.split())):
                 place = right_place(str(config.data.corpus), pair.source, step)
                 assert place is not None
                 places[row, step] = place
-        found += alignment_accuracy(attention_weights(task, batch).cpu(), places)
-    return found
+        accuracy += alignment_accuracy(attention_weights(task, batch).cpu(), places)
+    return accuracy
 
 
 if __name__ == "__main__":
@@ -77,12 +76,12 @@ if __name__ == "__main__":
     options = parser.parse_args()
     for name in options.attentions:
         for task in options.tasks:
-            config = setting(task, name, options.steps, options.seed)
+            config = make_config(task, name, options.steps, options.seed)
             with tempfile.TemporaryDirectory() as folder:
                 result = train_run(config, RunFolder(Path(folder) / "run"))
-            right, total = result.valid.measures["exact_match"], aligned(config, result.run.task)
+            exact, alignment = result.valid.measures["exact_match"], score_alignment(config, result.run.task)
             print(
-                f"{name:10} {task:8} written right {right:6.2f} %, aligned right {100 * total.value:6.2f} %,"
+                f"{name:10} {task:8} correct outputs {exact:6.2f} %, correct alignments {100 * alignment.value:6.2f} %,"
                 f" {result.seconds:.0f} s",
                 flush=True,
             )

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.by_length RUN RUN ... [--out FILE.svg]`: the BLEU of translation runs by the length of the
+"""`python -m benchmarks.by_length RUN RUN ... [--out FILE.svg]`: BLEU of translation runs by the length of the
 source.
 
-Runs are compared on what each kept of its last evaluation (predictions.jsonl). With --out the figures are drawn, one
-line a run.
+The scores are those of the predictions that each run saved in its last evaluation (predictions.jsonl). --out draws
+them, one line per run.
 """
 
 import argparse
@@ -16,42 +16,44 @@ from clew.metrics.translation import bleu
 
 LONGEST = 1_000_000
 BINS = ((1, 6), (7, 9), (10, 12), (13, 15), (16, 19), (20, LONGEST))
-"""Words of a source, white space between them."""
+"""Smallest and largest number of whitespace-separated words in a source."""
 
 
 def scores(run: Path) -> dict[tuple[int, int], tuple[int, float]]:
-    """How many sentences there are of each length, and their BLEU, case ignored."""
+    """Return the number of sentences in each bin, and their case-insensitive BLEU."""
     lines: list[dict[str, Any]] = [
         json.loads(line) for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
     ]
-    found = {}
+    scores_by_bin = {}
     for first, last in BINS:
-        some = [line for line in lines if first <= len(line["source"].split()) <= last]
-        if some:
-            measured = bleu([line["prediction"] for line in some], [line["target"] for line in some], lowercase=True)
-            found[first, last] = (len(some), measured.score)
-    return found
+        in_bin = [line for line in lines if first <= len(line["source"].split()) <= last]
+        if in_bin:
+            score = bleu(
+                [line["prediction"] for line in in_bin], [line["target"] for line in in_bin], lowercase=True
+            ).score
+            scores_by_bin[first, last] = (len(in_bin), score)
+    return scores_by_bin
 
 
-def named(first: int, last: int) -> str:
+def bin_name(first: int, last: int) -> str:
     return f"{first}-{last}" if last < LONGEST else f"{first} or more"
 
 
 def draw(runs: dict[str, dict[tuple[int, int], tuple[int, float]]], path: Path) -> None:
     figure = load_matplotlib().Figure(figsize=(6.4, 4.2), dpi=150)
     axis = figure.subplots()
-    for number, (name, found) in enumerate(runs.items()):
-        places = [BINS.index(each) for each in found]
+    for number, (name, scores_by_bin) in enumerate(runs.items()):
+        places = [BINS.index(each) for each in scores_by_bin]
         axis.plot(
             places,
-            [score for _, score in found.values()],
+            [score for _, score in scores_by_bin.values()],
             color=style(number)[0],
             linewidth=2.2,
             marker="o",
             markersize=4,
             label=name,
         )
-    axis.set_xticks(range(len(BINS)), [named(*each) for each in BINS])
+    axis.set_xticks(range(len(BINS)), [bin_name(*each) for each in BINS])
     axis.set_xlabel("words in the source")
     axis.set_ylabel("BLEU")
     axis.set_ylim(bottom=0)
@@ -65,13 +67,13 @@ def draw(runs: dict[str, dict[tuple[int, int], tuple[int, float]]], path: Path) 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.by_length", description=__doc__)
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="draw it, as SVG or PNG")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="draw the scores to an SVG or PNG file")
     options = parser.parse_args()
-    found = {run.name: scores(run) for run in options.runs}
-    for name, by_length in found.items():
+    all_scores = {run.name: scores(run) for run in options.runs}
+    for name, scores_by_bin in all_scores.items():
         print(
             f"{name:20}",
-            "  ".join(f"{named(*each)}: {score:5.2f} ({count})" for each, (count, score) in by_length.items()),
+            "  ".join(f"{bin_name(*each)}: {score:5.2f} ({count})" for each, (count, score) in scores_by_bin.items()),
         )
     if options.out is not None:
-        draw(found, options.out)
+        draw(all_scores, options.out)

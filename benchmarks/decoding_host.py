@@ -1,13 +1,13 @@
-"""What the host does in a whole decoding call that runs from CUDA graphs, with models so small that arithmetic is
-nothing.
+"""Time of the host in a whole decoding call that replays CUDA graphs, with models so small that arithmetic is
+negligible.
 
     python -m benchmarks.decoding_host [beam] [gpt] [--device cpu] [--profile]
 
-Models of width 16 with the layers of the base Transformer (beam 5, 32 tokens) and of GPT-2 (128 tokens after 16). A
-replay of a graph does nothing here, so that what is timed is Python and the launches of what is in no graph. On a CPU,
-where there are no graphs, the same Python runs with a stand-in for them: a function runs once when it is captured, and
-a kernel's launch is a small operation of the CPU. Beside the time: operations outside of graphs, and how often the host
-asks for a number and so waits for the device. --profile lists where the time goes.
+The models have width 16 and the number of layers of the base Transformer (beam 5, 32 tokens) and of GPT-2 (128 tokens
+after 16). Replaying a graph does nothing here, so only Python and the launches outside graphs are timed. A CPU has no
+graphs; there the same Python code runs with a stand-in for them: a captured function runs once, when it is captured,
+and a kernel launch is a small operation of the CPU. Also printed: the number of operations outside graphs, and how
+often the host reads a number and therefore waits for the device. --profile lists where the time goes.
 """
 
 import argparse
@@ -40,48 +40,48 @@ from clew.tasks.shared.sequence import SequenceBatch, SequenceToSequence
 WIDTH, HEADS, WORDS, ROUNDS = 16, 2, 100, 50
 
 
-class Replayed:
-    """Stands for a graph that was captured."""
+class StubGraph:
+    """A stand-in for a captured graph."""
 
     def replay(self) -> None:
-        """The numbers stay as they are."""
+        """Do nothing: tensors keep their values."""
 
 
-def captured(function: Callable[[], object], pool: Any = None) -> Replayed:
+def run_once(function: Callable[[], object], pool: Any = None) -> StubGraph:
     function()
-    return Replayed()
+    return StubGraph()
 
 
 @contextmanager
 def graphs_of(device: torch.device) -> Iterator[None]:
-    """Within this context decoding captures its steps, on a CPU too."""
+    """Within this context decoding captures its steps, even on a CPU."""
     if device.type == "cuda":
         yield
         return
 
-    def made_for(advance: Any, frame: Any, steps: int, fed: bool, *others: Any) -> graphs.Captured:
-        made = graphs.Captured(advance, frame, fed)
-        made.restart(advance, frame)
-        return made
+    def made_for(advance: Any, frame: Any, steps: int, fed: bool, *rest: Any) -> graphs.Captured:
+        graph = graphs.Captured(advance, frame, fed)
+        graph.restart(advance, frame)
+        return graph
 
-    stands_in = [
-        patch.object(graphs, "capture", captured),
+    patches = [
+        patch.object(graphs, "capture", run_once),
         patch.object(graphs, "side_stream", nullcontext),
         patch.object(engine, "on_current_gpu", lambda tensors: True),
         patch.object(engine, "made_for", made_for),
         *(patch.object(module, "looks_every", lambda device: graphs.LOOK) for module in (beam, sampling)),
     ]
-    for one in stands_in:
-        one.start()
+    for each in patches:
+        each.start()
     try:
         yield
     finally:
-        for one in stands_in:
-            one.stop()
+        for each in patches:
+            each.stop()
 
 
 class Launches(TorchDispatchMode):
-    """Counts operations that are no views."""
+    """Count operations that are not views."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,8 +92,8 @@ class Launches(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class Looks(TorchFunctionMode):
-    """Counts what has the host wait for a number."""
+class HostReads(TorchFunctionMode):
+    """Count calls that make the host wait for a number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,11 +114,11 @@ def beam_call(device: torch.device) -> Call:
     source = torch.randint(2, WORDS, (batch, length), device=device)
     mask = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (batch, 1), device=device)
     start = torch.full((batch, 1), task.start, device=device)
-    read = SequenceBatch(source, mask, start, start, None, torch.zeros_like(start[:, 0]))
+    source_batch = SequenceBatch(source, mask, start, start, None, torch.zeros_like(start[:, 0]))
 
     @torch.no_grad()
     def call() -> object:
-        return beam_search(task.stepper(read), start, beams=5, max_new=new, end=None)
+        return beam_search(task.stepper(source_batch), start, beams=5, max_new=new, end=None)
 
     return call
 
@@ -141,11 +141,11 @@ def show_host(name: str, device: torch.device, with_profile: bool) -> None:
             call()
         with patch.object(torch.cuda.CUDAGraph, "replay", lambda graph: None):
             seconds = [timed(call, synchroniser(device)) for _ in range(ROUNDS)]
-            with Launches() as launches, Looks() as looks:
+            with Launches() as launches, HostReads() as reads:
                 call()
             least, median = 1e6 * min(seconds), 1e6 * statistics.median(seconds)
-            counts = f"{launches.count} operations, {looks.count} looks"
-            print(f"{name}: {median:,.0f} us of the host (least {least:,.0f}), {counts}", flush=True)
+            counts = f"{launches.count} operations, {reads.count} reads"
+            print(f"{name}: {median:,.0f} us on the host (minimum {least:,.0f}), {counts}", flush=True)
             if with_profile:
                 with cProfile.Profile() as profile:
                     call()
@@ -154,8 +154,9 @@ def show_host(name: str, device: torch.device, with_profile: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_host", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
-    parser.add_argument("calls", nargs="*", metavar="CALL", help=f"of {', '.join(CALLS)}; without one all")
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_host", description=__doc__.split("\n\n")[0])
+    parser.add_argument("calls", nargs="*", metavar="CALL", help=f"calls to measure: {', '.join(CALLS)} (default: all)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--profile", action="store_true", help="list where the time goes")
     options = parser.parse_args(arguments)

@@ -1,11 +1,11 @@
-"""Greedy decoding and beam search on a GPU: tokens a second of whole calls, and of a step alone, which is the
-difference of two lengths.
+"""Greedy decoding and beam search on a GPU: tokens per second of whole calls, and of single steps, computed from the
+difference between two lengths.
 
     python -m benchmarks.decoding_steps [gpt2] [lstm] [beam] [--device cuda] [--profile]
 
-bfloat16, random weights: GPT-2's sizes with batch 1, 32 and 256, 128 tokens after a prompt of 128; an LSTM of 2 x 1024
-with batch 1 and 64, 512 tokens after 16; the base Transformer with beam 5, batch 64 (`clew bench transformer-beam`
-without its peer). --profile lists the kernels of a call. --quick takes small sizes.
+The models have random bfloat16 weights: GPT-2's sizes with batch 1, 32 and 256, 128 tokens after a prompt of 128; an
+LSTM of 2 x 1024 with batch 1 and 64, 512 tokens after 16; the base Transformer with beam 5, batch 64 (`clew bench
+transformer-beam` without its peer). --profile lists the kernels of a call. --quick uses small sizes.
 """
 
 import argparse
@@ -28,15 +28,15 @@ ROUNDS = 5
 
 
 def median_of(call: Call, device: torch.device) -> float:
-    """Seconds of a call, once what it captures has been captured."""
+    """Return the median seconds of a call, after calls in which it captures its graphs."""
     for _ in range(3):
         call()
     return statistics.median(timed(call, synchroniser(device)) for _ in range(ROUNDS))
 
 
 def show_kernels(call: Call, device: torch.device) -> None:
-    for spent in profile_call(call, device, synchroniser(device)):
-        print(f"    {spent.kernel[:90]:90} {spent.runs:8,.0f} {1000 * spent.seconds:9.2f} ms")
+    for kernel_time in profile_call(call, device, synchroniser(device)):
+        print(f"    {kernel_time.kernel[:90]:90} {kernel_time.runs:8,.0f} {1000 * kernel_time.seconds:9.2f} ms")
 
 
 def show_decoding(
@@ -48,7 +48,7 @@ def show_decoding(
         short, long = (median_of(decode_greedily(task, tokens, count), device) for count in (new, 2 * new))
         whole, step = batch * new / short, batch * new / (long - short)
         print(
-            f"{name}, batch {batch}, {new} after {prompt}: {whole:,.0f} tokens/s, a step of the next {new} {step:,.0f}",
+            f"{name}, batch {batch}, {new} after {prompt}: {whole:,.0f} tokens/s, single steps {step:,.0f} tokens/s",
             flush=True,
         )
         if options.profile:
@@ -76,9 +76,9 @@ def show_lstm(options: argparse.Namespace) -> None:
 
 def show_beam(options: argparse.Namespace) -> None:
     device = torch.device(options.device)
-    work = TRANSFORMER_BEAM.build(Setting(device, options.quick))
-    call = work.sides[0].make()
-    print(f"Transformer, {work.sizes}: {work.tokens / median_of(call, device):,.0f} tokens/s", flush=True)
+    workload = TRANSFORMER_BEAM.build(Setting(device, options.quick))
+    call = workload.sides[0].make()
+    print(f"Transformer, {workload.sizes}: {workload.tokens / median_of(call, device):,.0f} tokens/s", flush=True)
     if options.profile:
         show_kernels(call, device)
 
@@ -87,8 +87,11 @@ MODELS: dict[str, Callable[[argparse.Namespace], None]] = {"gpt2": show_gpt2, "l
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_steps", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}; without one all")
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_steps", description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help=f"models to measure: {', '.join(MODELS)} (default: all)"
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--profile", action="store_true", help="list the kernels of a call")
     parser.add_argument("--quick", action="store_true", help="small sizes")

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.encoding [--processes 1 2] [--megabytes 32]`: how fast a text becomes shards of ids, by the
-number of processes.
+"""`python -m benchmarks.encoding [--processes 1 2] [--megabytes 32]`: speed of encoding a text into shards of token
+ids, by the number of processes.
 
-The text is Tiny Shakespeare over and over, its lines in another order each time; the tokenizer byte-level BPE of 8,192.
-One process here is this one with one thread, so that the ratio is what processes bring; without --one-thread the
-`tokenizers` library has all cores.
+The text is Tiny Shakespeare, repeated with its lines in a new order each time; the tokenizer is byte-level BPE with
+8,192 tokens. By default the `tokenizers` library uses one thread, so that the ratio shows the effect of processes
+alone. With --no-one-thread it uses all cores.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from clew.text.tokenizer import Tokenizer
 from clew.text.train import train_bpe
 
 SHARD = 2**20
-"""Characters; smaller than usual, so that a text of a minute's work has as many shards as one of an hour's."""
+"""Characters per shard; fewer than usual, so that a short text has as many shards as a long one."""
 
 
 def write_text(path: Path, megabytes: float) -> None:
@@ -34,31 +34,31 @@ def write_text(path: Path, megabytes: float) -> None:
 
 
 def seconds(path: Path, tokenizer: Tokenizer, workers: int) -> tuple[float, list[int]]:
-    """How long encoding takes, the start of the processes included, and the first ids."""
+    """Return the time of encoding, including the start of the processes, and the first token ids."""
     with tempfile.TemporaryDirectory() as cache:
         source = find_text(path)
         began = time.perf_counter()
-        found = encoded.encode_corpus(source, tokenizer, cache, workers=workers)
-        return time.perf_counter() - began, found.tokens[:100].tolist()
+        corpus = encoded.encode_corpus(source, tokenizer, cache, workers=workers)
+        return time.perf_counter() - began, corpus.tokens[:100].tolist()
 
 
 def measure(processes: list[int], megabytes: float, repeats: int) -> dict[int, float]:
-    """Megabytes a second for each number of processes, the median of interleaved repeats."""
+    """Return megabytes per second for each number of processes: the median of interleaved repeats."""
     encoded.SHARD = SHARD
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "text.txt"
         write_text(path, megabytes)
         tokenizer = train_bpe(TextString("".join(find_text(find_corpus("tinyshakespeare").train))), size=8192)
         size = path.stat().st_size / 2**20
-        found: dict[int, list[float]] = {number: [] for number in processes}
+        speeds: dict[int, list[float]] = {number: [] for number in processes}
         ids = set()
         for _ in range(repeats):
             for number in processes:
-                took, first = seconds(path, tokenizer, number)
-                found[number].append(size / took)
-                ids.add(tuple(first))
-        assert len(ids) == 1, "another number of processes gave other ids"
-    return {number: statistics.median(speeds) for number, speeds in found.items()}
+                duration, first_ids = seconds(path, tokenizer, number)
+                speeds[number].append(size / duration)
+                ids.add(tuple(first_ids))
+        assert len(ids) == 1, "the token ids depend on the number of processes"
+    return {number: statistics.median(values) for number, values in speeds.items()}
 
 
 if __name__ == "__main__":
@@ -67,7 +67,10 @@ if __name__ == "__main__":
     parser.add_argument("--megabytes", type=float, default=32.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
-        "--one-thread", action=argparse.BooleanOptionalAction, default=True, help="of the tokenizers library, here"
+        "--one-thread",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="one thread for the tokenizers library",
     )
     options = parser.parse_args()
     if options.one_thread:

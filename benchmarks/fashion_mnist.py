@@ -1,9 +1,8 @@
 """`python -m benchmarks.fashion_mnist [--steps N] [--only MODEL ...] [--seed N] [--limit N] [--out FOLDER]
-[section.field=value ...]`: four models on Fashion-MNIST, each trained by its recipe, and how often they are right on
-the test part.
+[section.field=value ...]`: train four models on Fashion-MNIST, each by its recipe, and compare their test accuracy.
 
-All read the same pictures, shifted and mirrored in training, in batches of as many, for as many steps under the same
-schedule. A row is printed as soon as its model is trained; with `--out` the runs are kept, below that folder.
+All models read the same pictures, shifted and mirrored during training, with the same batch size, number of steps and
+schedule. A row is printed as soon as its model is trained. `--out` keeps the runs below that folder.
 """
 
 import argparse
@@ -23,7 +22,7 @@ MODELS = {
     "ViT": "fashion-mnist-vit",
     "ResNet": "fashion-mnist-resnet",
 }
-HEAD = (
+HEADER = (
     "| model | recipe | test accuracy | validation accuracy | parameters | steps | seconds"
     " |\n|---|---|---|---|---|---|---|"
 )
@@ -31,7 +30,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. The seconds are of the training, its evaluations among them."""
+    """A row of the table. `seconds` is the training time, including evaluations."""
 
     model: str
     recipe: str
@@ -60,27 +59,27 @@ class Row:
         return f"| {' | '.join([self.model, *cells])} |"
 
 
-def trained(model: str, settings: Sequence[str], out: Path) -> Row:
+def train_model(model: str, settings: Sequence[str], out: Path) -> Row:
     return Row.of(model, run_recipe(MODELS[model], settings, out=out / MODELS[model]))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fashion_mnist", description=__doc__)
-    parser.add_argument("settings", nargs="*", help="settings of every run, e.g. training.precision=bfloat16")
-    parser.add_argument("--steps", type=int, help="training steps; the recipes' own 8,000 where not given")
-    parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), help="some of the models")
+    parser.add_argument("settings", nargs="*", help="overrides for every run, e.g. training.precision=bfloat16")
+    parser.add_argument("--steps", type=int, help="training steps (default: 8,000, from the recipes)")
+    parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), help="train only these models")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=int, help="so many of the training pictures")
-    parser.add_argument("--out", type=Path, help="where runs are kept; they are thrown away where not given")
+    parser.add_argument("--limit", type=int, help="number of training pictures (default: all)")
+    parser.add_argument("--out", type=Path, help="folder of the runs (default: a temporary folder)")
     options = parser.parse_args()
-    given = [f"seed={options.seed}"]
+    overrides = [f"seed={options.seed}"]
     if options.steps is not None:
-        given += [f"training.steps={options.steps}", f"training.evaluate_every={max(options.steps // 5, 1)}"]
+        overrides += [f"training.steps={options.steps}", f"training.evaluate_every={max(options.steps // 5, 1)}"]
     if options.limit is not None:
-        given.append(f"data.limit={options.limit}")
-    given += options.settings
-    where = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
-    print(f"{where}, torch {torch.__version__}\n\n{HEAD}", flush=True)
+        overrides.append(f"data.limit={options.limit}")
+    overrides += options.settings
+    hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    print(f"{hardware}, torch {torch.__version__}\n\n{HEADER}", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.only:
-            print(trained(name, given, options.out or Path(scratch)), flush=True)
+            print(train_model(name, overrides, options.out or Path(scratch)), flush=True)

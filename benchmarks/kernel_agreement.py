@@ -1,10 +1,9 @@
-"""`python -m benchmarks.kernel_agreement`: every kernel of clew.kernels against its equation, on the device that is
-there.
+"""`python -m benchmarks.kernel_agreement`: compare every kernel of clew.kernels with its equation, on the GPU if there
+is one.
 
-Values and gradients of layers. The reference is the equation in float64. A kernel may differ from it by a few times
-what the equation itself differs in the same precision: float32, and bfloat16 under autocast. A relative error is |found
-- expected| / |expected| of all outputs, or of all gradients. Exit status 1 where one is larger, or where a kernel has
-no case.
+Values and gradients of layers are compared with the equation in float64, by the relative error |actual - expected| /
+|expected| over all outputs or all gradients. A kernel in float32, or in bfloat16 under autocast, may have a few times
+the error of the equation in the same precision. The exit status is 1 if an error is larger, or if a kernel has no case.
 """
 
 import copy
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.side_by_side import device
+from benchmarks.side_by_side import default_device
 from clew.core.types import Memory
 from clew.kernels import KERNELS, only_equations
 from clew.kernels.flex_attention import describe_shapes
@@ -31,16 +30,16 @@ from clew.layers.recurrent import Recurrent
 from clew.layers.shapes.grid_lstm import GridLSTM
 
 FLOORS = {torch.float32: 2e-5, torch.bfloat16: 5e-3}
-"""Errors that are never counted: those of sums in another order."""
-TIMES = 3.0
-"""How many times the equation's own error a kernel's may be."""
+"""Errors that are always allowed, for sums in another order."""
+MAX_RATIO = 3.0
+"""The largest error of a kernel, as a multiple of the error of its equation."""
 BATCH, DIM = 2, 64
 STEPS_ONLY = {"decode_attention", "memory_attention", "rotary"}
-"""Kernels of one decoding step have no gradients; `tests/kernels` compares their values."""
+"""Kernels of single decoding steps, which have no gradients. `tests/kernels` compares their values."""
 
 
 class Case(NamedTuple):
-    """`call(module, x)` gives the outputs that are compared."""
+    """`call(module, x)` returns the outputs to compare."""
 
     name: str
     kernel: str
@@ -50,7 +49,7 @@ class Case(NamedTuple):
 
 
 class Output(nn.Module):
-    """A vocabulary's weights and the loss over it."""
+    """An output layer over a vocabulary, and its loss."""
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()
@@ -59,16 +58,17 @@ class Output(nn.Module):
 
 
 def ragged(length: int) -> Tensor:
-    return torch.arange(length, device=device()) < torch.tensor([[length], [length - length // 3]], device=device())
+    lengths = torch.tensor([[length], [length - length // 3]], device=default_device())
+    return torch.arange(length, device=default_device()) < lengths
 
 
 def documents(length: int, size: int) -> Tensor:
-    return ragged(length) * (1 + torch.arange(length, device=device()) // size)
+    return ragged(length) * (1 + torch.arange(length, device=default_device()) // size)
 
 
 def sequence(name: str, kernel: str, layer: nn.Module, length: int, mask: Tensor | None = None) -> Case:
-    shown = torch.ones(BATCH, length, 1, device=device()) if mask is None else (mask > 0)[..., None]
-    return Case(name, kernel, layer, torch.randn(BATCH, length, DIM), lambda layer, x: (layer(x, mask)[0] * shown,))
+    real = torch.ones(BATCH, length, 1, device=default_device()) if mask is None else (mask > 0)[..., None]
+    return Case(name, kernel, layer, torch.randn(BATCH, length, DIM), lambda layer, x: (layer(x, mask)[0] * real,))
 
 
 def attention(
@@ -87,7 +87,7 @@ def attention(
 
 
 def cases() -> Iterator[Case]:
-    """At least one for each kernel, and one for each way that attention goes."""
+    """Yield at least one case for each kernel, and one for each code path of attention."""
     for name, cell in {
         "elman_tanh": CELLS["elman"](DIM, DIM),
         "elman_relu": CELLS["elman"](DIM, DIM, nonlinearity="relu"),
@@ -96,7 +96,8 @@ def cases() -> Iterator[Case]:
         "gru": CELLS["gru"](DIM, DIM),
     }.items():
         yield sequence(name, name, Recurrent(cell), 24, ragged(24))
-    for name in ("peephole_lstm", "layernorm_lstm", "coupled_lstm"):  # on a CPU a walk of torch operations, or the loop
+    # On a CPU these run as a walk of torch operations, or as the loop.
+    for name in ("peephole_lstm", "layernorm_lstm", "coupled_lstm"):
         yield sequence(name, "walk_on_gpu", Recurrent(CELLS[name](DIM, DIM)), 24, ragged(24))
     yield Case(
         "grid_lstm",
@@ -105,27 +106,27 @@ def cases() -> Iterator[Case]:
         torch.randn(BATCH, 5, 6, 8),
         lambda layer, x: (layer(x)[0],),
     )
-    targets = torch.randint(1, 500, (BATCH, 40), device=device())
+    targets = torch.randint(1, 500, (BATCH, 40), device=default_device())
     yield Case(
         "cross_entropy",
         "cross_entropy",
         Output(500),
         torch.randn(BATCH, 40, DIM),
-        lambda m, x: tuple(costs(m, x, targets)),
+        lambda module, x: tuple(differentiable_terms(module, x, targets)),
     )
     labels = targets[:, :8] % 9 + 1
     yield Case(
         "ctc", "ctc", CTC(), torch.randn(BATCH, 40, 10), lambda ctc, x: (ctc.log_likelihood(x, labels, ragged(40)),)
     )
-    memory = torch.randn(BATCH, 50, DIM, device=device())
+    memory = torch.randn(BATCH, 50, DIM, device=default_device())
     yield Case(
         "attention, over a memory",
         "dot_attention",
         CrossAttention(DIM, 4),
         torch.randn(BATCH, 20, DIM),
-        lambda m, x: over(m, x, memory),
+        lambda layer, x: attend_memory(layer, x, memory),
     )
-    long = 4096 if device().type == "cuda" else 512
+    long = 4096 if default_device().type == "cuda" else 512
     yield attention("causal", long)
     yield attention("causal, ragged", 100, ragged(100))
     yield attention("causal, ragged, grouped", 100, ragged(100), num_kv_heads=2)
@@ -135,7 +136,7 @@ def cases() -> Iterator[Case]:
     yield attention("ALiBi", long, position="alibi")
     yield attention("ALiBi, ragged, grouped", 300, ragged(300), position="alibi", num_kv_heads=1)
     yield attention("ALiBi, short", 60, ragged(60), position="alibi")
-    # Of lengths up to 512 in the same number of blocks, so that FlexAttention compiles little.
+    # Lengths up to 512 have the same number of blocks, so that FlexAttention compiles few kernels.
     yield attention("ALiBi, both sides", 400, position="alibi", causal=False)
     yield attention("ALiBi, both sides, ragged", 512, ragged(512), position="alibi", causal=False)
     yield attention("ALiBi, documents", 400, documents(400, 170), position="alibi")
@@ -150,50 +151,58 @@ def cases() -> Iterator[Case]:
     yield attention("relative, a window", 400, ragged(400), kernel="window_blocks", window=20, position="relative")
 
 
-def costs(module: Output, x: Tensor, targets: Tensor) -> Iterator[Tensor]:
-    for cost in module.loss(x, module.output.weight, module.output.bias, targets):
-        if isinstance(cost, Tensor) and cost.requires_grad:
-            yield cost
+def differentiable_terms(module: Output, x: Tensor, targets: Tensor) -> Iterator[Tensor]:
+    for term in module.loss(x, module.output.weight, module.output.bias, targets):
+        if isinstance(term, Tensor) and term.requires_grad:
+            yield term
 
 
-def over(layer: CrossAttention, x: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
+def attend_memory(layer: CrossAttention, x: Tensor, memory: Tensor) -> tuple[Tensor, ...]:
     memory = memory.to(x.dtype)
     return (layer(x, None, layer.initial_state(len(x), Memory(memory, ragged(memory.shape[1])), like=x))[0],)
 
 
-def measure(case: Case, dtype: torch.dtype, weights: list[Tensor], written: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """Outputs, and gradients of the input and the parameters, in float64."""
+def compute(
+    case: Case, dtype: torch.dtype, weights: list[Tensor], by_equation: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Compute the outputs, and the gradients of the input and the parameters, as float64.
+
+    The gradients are those of a weighted sum of the outputs. If `weights` is empty, random weights are appended to it.
+    """
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    module = copy.deepcopy(case.module).to(device(), wide)
-    x = case.x.to(device(), wide).requires_grad_()
-    halves = torch.autocast(device().type, dtype) if dtype == torch.bfloat16 else nullcontext()
-    with only_equations() if written else nullcontext():
-        with halves:
+    module = copy.deepcopy(case.module).to(default_device(), wide)
+    x = case.x.to(default_device(), wide).requires_grad_()
+    autocast = torch.autocast(default_device().type, dtype) if dtype == torch.bfloat16 else nullcontext()
+    with only_equations() if by_equation else nullcontext():
+        with autocast:
             outputs = case.call(module, x)
         if not weights:
             weights.extend(torch.randn_like(y).double() for y in outputs)
         total = sum((y.double() * weight).sum() for y, weight in zip(outputs, weights, strict=True))
-        gradients = torch.autograd.grad(total, (x, *module.parameters()), materialize_grads=True)  # type: ignore[arg-type]
+        inputs = (x, *module.parameters())
+        gradients = torch.autograd.grad(total, inputs, materialize_grads=True)  # type: ignore[arg-type]
     return [y.detach().double() for y in outputs], [gradient.double() for gradient in gradients]
 
 
-def error(found: list[Tensor], expected: list[Tensor]) -> float:
-    """Of all of them as one vector: a gradient that is nothing but rounding beside the others' does not count."""
-    found_all, expected_all = (torch.cat([part.flatten() for part in parts]) for parts in (found, expected))
-    return float((found_all - expected_all).norm() / expected_all.norm())
+def relative_error(actual: list[Tensor], expected: list[Tensor]) -> float:
+    """Compute the error of all tensors as one vector, so that rounding errors of a tiny gradient do not count."""
+    actual_vector, expected_vector = (torch.cat([part.flatten() for part in parts]) for parts in (actual, expected))
+    return float((actual_vector - expected_vector).norm() / expected_vector.norm())
 
 
 def check(case: Case) -> bool:
     weights: list[Tensor] = []
-    reference = measure(case, torch.float64, weights, written=True)
+    reference = compute(case, torch.float64, weights, by_equation=True)
     agrees = True
     for dtype, floor in FLOORS.items():
-        written, fast = (measure(case, dtype, weights, written) for written in (True, False))
+        by_equation, by_kernel = (compute(case, dtype, weights, equation) for equation in (True, False))
         line = f"{case.name:40} {str(dtype).removeprefix('torch.'):9}"
-        for what, expected, equation, kernel in zip(("values", "gradients"), reference, written, fast, strict=True):
-            own, found = error(equation, expected), error(kernel, expected)
-            line += f" {what} {found:.1e} (equation {own:.1e})"
-            if not found <= TIMES * own + floor:
+        for name, expected, equation, kernel in zip(
+            ("values", "gradients"), reference, by_equation, by_kernel, strict=True
+        ):
+            equation_error, kernel_error = relative_error(equation, expected), relative_error(kernel, expected)
+            line += f" {name} {kernel_error:.1e} (equation {equation_error:.1e})"
+            if not kernel_error <= MAX_RATIO * equation_error + floor:
                 line += " DISAGREES"
                 agrees = False
         print(line, flush=True)
@@ -203,17 +212,17 @@ def check(case: Case) -> bool:
 def main() -> int:
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    where = torch.cuda.get_device_name() if device().type == "cuda" else "CPU"
-    print(f"{where}, torch {torch.__version__}", flush=True)
-    checked, wrong = set(), []
+    hardware = torch.cuda.get_device_name() if default_device().type == "cuda" else "CPU"
+    print(f"{hardware}, torch {torch.__version__}", flush=True)
+    checked, failed = set(), []
     for case in cases():
         checked.add(case.kernel)
         if not check(case):
-            wrong.append(case.name)
+            failed.append(case.name)
     print(f"FlexAttention: {describe_shapes()}")
     unchecked = sorted(set(KERNELS) - checked - STEPS_ONLY)
-    print(f"wrong: {', '.join(wrong) or 'none'}; kernels without a case: {', '.join(unchecked) or 'none'}")
-    return 1 if wrong or unchecked else 0
+    print(f"disagree: {', '.join(failed) or 'none'}; kernels without a case: {', '.join(unchecked) or 'none'}")
+    return 1 if failed or unchecked else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What runs say of unseen scenes, by the measures of paragraphs: `python -m benchmarks.paragraphs RUN [RUN ...]`.
+"""Compare the paragraphs that runs write about unseen scenes: `python -m benchmarks.paragraphs RUN [RUN ...]`.
 
-A run of the task paragraphs, or of captioning, which writes a paragraph as one text: both read the same boxes. Scenes
-are of the pairs of a colour and a shape that training shows; and of the test part, half of which have a pair that it
-does not.
+A run may be of the task `paragraphs`, or of captioning, which writes a paragraph as one text; both read the same boxes.
+Runs are evaluated on unseen scenes with the pairs of colour and shape from training, and on scenes of the test part,
+half of which have a new pair.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from clew.tasks.shared.paragraph_measures import paragraph_measures
 from clew.tasks.uses.writing import DecodingConfig
 
 SEED = 999
-"""No recipe's."""
+"""A seed that no recipe uses."""
 
 
 def texts_of(task: Any, examples: Sequence[Described], config: DecodingConfig) -> list[str]:
@@ -29,31 +29,33 @@ def texts_of(task: Any, examples: Sequence[Described], config: DecodingConfig) -
         return [
             best[0].text if best else "" for best in task.write_for([example.picture for example in examples], config)
         ]
-    return [found.text for found in task.describe(examples, config)]
+    return [paragraph.text for paragraph in task.describe(examples, config)]
 
 
-def measured(task: Any, part: Part, count: int, data: Any, config: DecodingConfig) -> dict[str, list[Statistics]]:
-    """The statistics of every paragraph, by the scenes that they are on."""
+def measure(task: Any, part: Part, count: int, data: Any, config: DecodingConfig) -> dict[str, list[Statistics]]:
+    """Compute the statistics of every paragraph, by kind of scene."""
     examples = [
         described_scene(scene, data.order) for scene in scenes(count, SEED, part, side=data.side, most=data.things)
     ]
     pictures = [example.picture for example in examples]
-    found = paragraph_measures(pictures, [example.target for example in examples], texts_of(task, examples, config))
+    statistics = paragraph_measures(
+        pictures, [example.target for example in examples], texts_of(task, examples, config)
+    )
     if part == "train":
-        return {"unseen scenes of known pairs": found}
-    is_novel = [number % 2 == 1 for number in range(count)]  # as scenes are drawn
+        return {"unseen scenes of known pairs": statistics}
+    is_novel = [number % 2 == 1 for number in range(count)]  # the order in which scenes are drawn
     return {
-        "test part": found,
-        "test part, known pairs": [each for each, novel in zip(found, is_novel, strict=True) if not novel],
-        "test part, a new pair": [each for each, novel in zip(found, is_novel, strict=True) if novel],
+        "test part": statistics,
+        "test part, known pairs": [each for each, novel in zip(statistics, is_novel, strict=True) if not novel],
+        "test part, a new pair": [each for each, novel in zip(statistics, is_novel, strict=True) if novel],
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="RUN")
-    parser.add_argument("--count", type=int, default=1000, help="how many scenes of each part")
-    parser.add_argument("--beams", type=int, default=1, help="1 is greedy")
+    parser.add_argument("--count", type=int, default=1000, help="number of scenes of each part")
+    parser.add_argument("--beams", type=int, default=1, help="beam size; 1 is greedy decoding")
     options = parser.parse_args()
     for folder in options.runs:
         run = clew.load(folder)
@@ -62,7 +64,7 @@ def main() -> None:
         )
         parts: tuple[Part, Part] = ("train", "test")
         for part in parts:
-            for name, statistics in measured(run.task, part, options.count, run.config.data, config).items():
+            for name, statistics in measure(run.task, part, options.count, run.config.data, config).items():
                 print(f"{folder}, {len(statistics):,} of {name}: {in_words(corpus_values(statistics))}", flush=True)
 
 

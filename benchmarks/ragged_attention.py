@@ -1,9 +1,8 @@
-"""Attention over ragged batches in bfloat16 beside the same in float32: forward and backward, no two batches of one
-shape.
+"""Attention over ragged batches in bfloat16, compared with float32: forward and backward, with a new shape in every
+batch.
 
-On a GPU an implementation that plans for each shape it meets (cuDNN's) takes 28 ms of the CPU's time a call here, and
-bfloat16 is then some times slower than float32 instead of faster. A CPU without bfloat16 arithmetic is slower in it
-whatever is done.
+On a GPU, an implementation that makes a plan for each new shape (cuDNN's) takes 28 ms of CPU time per call here, which
+makes bfloat16 several times slower than float32. A CPU without bfloat16 arithmetic is always slower in bfloat16.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,31 +10,31 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from benchmarks.side_by_side import Comparison, compare, device
+from benchmarks.side_by_side import Comparison, compare, default_device
 from clew.core.types import Memory
 from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import SelfAttention
 
 DIM, HEADS, SHORTEST, LONGEST = 256, 4, 12, 80
 CALLS = 4
-"""Batches of a round."""
+"""Batches per round."""
 
 Call = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
 def shapes(tokens: int) -> Iterator[tuple[int, int]]:
-    """Pairs of rows and length with about as many tokens, each pair once before any comes again."""
+    """Yield pairs (rows, length) with about `tokens` tokens, without repeating a pair before all have been used."""
     while True:
-        for wider in range(20):
+        for extra_rows in range(20):
             for length in range(SHORTEST, LONGEST):
-                yield tokens // length + wider, length
+                yield tokens // length + extra_rows, length
 
 
-def batches(tokens: int, place: torch.device, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(tokens: int, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[Tensor, Tensor]]:
     for rows, length in shapes(tokens):
-        lengths = torch.linspace(length // 2, length, rows, device=place).long()
-        mask = torch.arange(length, device=place) < lengths[:, None]
-        yield torch.randn(rows, length, DIM, device=place, dtype=dtype, requires_grad=True), mask
+        lengths = torch.linspace(length // 2, length, rows, device=device).long()
+        mask = torch.arange(length, device=device) < lengths[:, None]
+        yield torch.randn(rows, length, DIM, device=device, dtype=dtype, requires_grad=True), mask
 
 
 def attend(layer: nn.Module, x: Tensor, mask: Tensor) -> Tensor:
@@ -55,27 +54,27 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Call]] = {
 
 
 def run() -> list[Comparison]:
-    place = device()
-    tokens, rounds = (8192, 15) if place.type == "cuda" else (128, 3)
+    device = default_device()
+    tokens, rounds = (8192, 15) if device.type == "cuda" else (128, 3)
 
-    def round_of(build: Callable[[], nn.Module], call: Call, dtype: torch.dtype) -> Callable[[], None]:
-        layer, source = build().to(place, dtype), batches(tokens, place, dtype)
+    def make_round(build: Callable[[], nn.Module], call: Call, dtype: torch.dtype) -> Callable[[], None]:
+        layer, source = build().to(device, dtype), batches(tokens, device, dtype)
 
-        def one() -> None:
+        def run_round() -> None:
             for _ in range(CALLS):
                 call(layer, *next(source)).sum().backward()
 
-        return one
+        return run_round
 
     return [
         compare(
             f"ragged attention, bfloat16, {name}",
             "the same in float32",
-            round_of(build, call, torch.bfloat16),
-            round_of(build, call, torch.float32),
+            make_round(build, call, torch.bfloat16),
+            make_round(build, call, torch.float32),
             tokens=CALLS * tokens,
             rounds=rounds,
-            warmup=3 if place.type == "cuda" else 1,
+            warmup=3 if device.type == "cuda" else 1,
         )
         for name, (build, call) in LAYERS.items()
     ]

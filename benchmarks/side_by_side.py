@@ -1,5 +1,4 @@
-"""Two ways of doing the same work, timed in turns: the timing of `clew.bench`, for benchmarks that are no workloads of
-it."""
+"""Time two ways of doing the same work in turns, as `clew bench` does, for comparisons that are not its workloads."""
 
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from clew.bench.timing import Call, interleave, synchroniser
 
 @dataclass(frozen=True)
 class Comparison:
-    """Seconds a call, the median of several rounds; `ratio` is ours over the peer's, so below 1 is faster."""
+    """Median seconds per call over several rounds. `ratio` is our time over the peer's, so below 1 is faster."""
 
     workload: str
     peer: str
@@ -33,16 +32,16 @@ class Comparison:
 def compare(
     workload: str, peer: str, ours: Call, theirs: Call, *, tokens: int, rounds: int = 15, warmup: int = 3
 ) -> Comparison:
-    """Calls the two in turns, the first of each round changing, after some rounds that are not counted."""
-    calls, wait = {"ours": ours, "theirs": theirs}, synchroniser(device())
+    """Call both in turns, starting each round with the other one, after some warm-up rounds."""
+    calls, wait = {"ours": ours, "theirs": theirs}, synchroniser(default_device())
     interleave(calls, rounds=warmup, wait=wait)
     times = interleave(calls, rounds=rounds, wait=wait)
     return Comparison(workload, peer, times["ours"].median, times["theirs"].median, tokens)
 
 
 def timed(call: Call) -> float:
-    return timing.timed(call, synchroniser(device()))
+    return timing.timed(call, synchroniser(default_device()))
 
 
-def device() -> torch.device:
+def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,13 +1,13 @@
-"""Memory and speed of training on a stream: a language model on a folder of Parquet files that is made on the spot,
-killed and resumed.
+"""Memory and speed of training on a stream: a language model on a generated folder of Parquet files, killed and
+resumed.
 
     python -m benchmarks.stream_memory --megabytes 500
     python -m benchmarks.stream_memory --megabytes 5000 --steps 400
 
-The rows are random sentences of the words of an embedded text, each file one row group, as pandas writes it. A run that
-nobody interrupts and one that is killed with SIGKILL and resumed have to end with the same weights. Each is a process
-of its own, whose peak of resident memory (torch included) the operating system tells. The folder is deleted at the end;
-there has to be room for it twice.
+The rows are random words of an embedded text. Each file has a single row group, as pandas writes it. An uninterrupted
+run and a run that is killed with SIGKILL and resumed must end with the same weights. Each run is a process of its own;
+its peak resident memory, including torch, is read from the operating system. The folder is deleted at the end. The disk
+must have room for twice its size.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import pyarrow as pa
 import torch
 from pyarrow import parquet
 
-from benchmarks.process_memory import peak_of
+from benchmarks.process_memory import peak_kilobytes
 from clew.core.errors import UserError
 from clew.data.corpora import find_corpus
 from clew.runs.directory import read_weights
@@ -38,19 +38,19 @@ from clew.training.checkpoints import checkpoint_folders
 
 SHARD_BYTES = 128 * 2**20
 ROWS = 4096
-"""Rows that are made at a time."""
+"""Rows generated at a time."""
 WORDS = (50, 600)
-"""Of a row."""
+"""The smallest and the largest number of words in a row."""
 
 
-class Ended(NamedTuple):
+class FinishedRun(NamedTuple):
     code: int
     seconds: float
     peak: float  # gigabytes
 
 
 def make_folder(folder: Path, megabytes: int, seed: int = 1) -> tuple[int, int]:
-    """Parquet files of about so many megabytes together; how many files and characters they have."""
+    """Write Parquet files of about `megabytes` in total, and return the number of files and of characters."""
     words = np.array(find_corpus("tinyshakespeare").train.read_text(encoding="utf-8").split(), dtype=object)
     random = np.random.default_rng(seed)
     files = characters = 0
@@ -62,7 +62,7 @@ def make_folder(folder: Path, megabytes: int, seed: int = 1) -> tuple[int, int]:
             for length in random.integers(*WORDS, ROWS):
                 texts.append(" ".join(words[random.integers(0, len(words), length)]))
             size = sum(map(len, texts))
-        table = pa.table({"id": np.arange(len(texts)), "text": texts, "source": ["made on the spot"] * len(texts)})
+        table = pa.table({"id": np.arange(len(texts)), "text": texts, "source": ["generated"] * len(texts)})
         parquet.write_table(table, path, row_group_size=len(texts))
         files, characters = files + 1, characters + size
     return files, characters
@@ -87,15 +87,15 @@ def settings_of(folder: Path, steps: int, workers: int) -> list[str]:
     ]
 
 
-def run(arguments: list[str], stop: Callable[[], bool] = lambda: False) -> Ended:
-    """Runs clew in a process, which is killed as soon as `stop` says so."""
+def train(arguments: list[str], stop: Callable[[], bool] = lambda: False) -> FinishedRun:
+    """Run `clew train text-gpt` in a process, and kill it as soon as `stop()` is true."""
     began, peak = time.perf_counter(), 0
     process = subprocess.Popen([sys.executable, "-m", "clew", "train", "text-gpt", *arguments, "--quiet"])
     while True:
         code = process.poll()
         if code is not None:
-            return Ended(code, time.perf_counter() - began, peak * 1024 / 1e9)
-        peak = max(peak, peak_of(process.pid))
+            return FinishedRun(code, time.perf_counter() - began, peak * 1024 / 1e9)
+        peak = max(peak, peak_kilobytes(process.pid))
         if stop():
             process.send_signal(signal.SIGKILL)
         time.sleep(0.05)
@@ -115,12 +115,12 @@ def tokens_per_second(folder: Path) -> float:
 
 
 def differences(first: Path, second: Path) -> list[str]:
-    """The tensors of the last checkpoints that are not equal to the bit."""
+    """Return the names of tensors that differ between the last checkpoints of two runs."""
     names = []
     for file in ("model.safetensors", "optimiser.safetensors"):
-        here, there = (read_weights(checkpoint_folders(folder)[0] / file) for folder in (first, second))
-        assert here.keys() == there.keys()
-        names += [name for name in here if not torch.equal(here[name], there[name])]
+        ours, theirs = (read_weights(checkpoint_folders(folder)[0] / file) for folder in (first, second))
+        assert ours.keys() == theirs.keys()
+        names += [name for name in ours if not torch.equal(ours[name], theirs[name])]
     return names
 
 
@@ -128,16 +128,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--workers", type=int, default=1, help="processes that encode")
-    parser.add_argument(
-        "--folder", type=Path, help="where the folder is made (default: the system's folder for temporary files)"
-    )
+    parser.add_argument("--workers", type=int, default=1, help="number of encoding processes")
+    parser.add_argument("--folder", type=Path, help="parent of the temporary folder (default: the system's)")
     options = parser.parse_args()
-    above = options.folder or Path(tempfile.gettempdir())
-    if shutil.disk_usage(above).free < 2 * options.megabytes * 10**6:
-        raise UserError(f"{above} has no room for {2 * options.megabytes} MB; name another folder with --folder")
-    with tempfile.TemporaryDirectory(dir=above, prefix="stream-memory-") as made:
-        folder = Path(made)
+    parent = options.folder or Path(tempfile.gettempdir())
+    if shutil.disk_usage(parent).free < 2 * options.megabytes * 10**6:
+        raise UserError(f"{parent} has no room for {2 * options.megabytes} MB; name another folder with --folder")
+    with tempfile.TemporaryDirectory(dir=parent, prefix="stream-memory-") as name:
+        folder = Path(name)
         shards = folder / "shards"
         shards.mkdir()
         os.environ["CLEW_CACHE"] = str(folder / "cache")
@@ -146,25 +144,24 @@ def main() -> None:
         print(f"{files} Parquet files of {size / 1e6:,.0f} MB, {characters / 1e9:.2f} billion characters", flush=True)
 
         settings = settings_of(shards, options.steps, options.workers)
-        whole, broken = folder / "whole", folder / "broken"
-        ended = run([*settings, "--out", str(whole)])
-        assert ended.code == 0, "the run that nobody interrupts has failed"
+        reference, interrupted = folder / "reference", folder / "interrupted"
+        uninterrupted = train([*settings, "--out", str(reference)])
+        assert uninterrupted.code == 0, "the uninterrupted run failed"
         print(
-            f"unbroken: {ended.seconds:.0f} s, peak {ended.peak:.2f} GB, {tokens_per_second(whole):,.0f} tokens/s",
+            f"uninterrupted: {uninterrupted.seconds:.0f} s, peak {uninterrupted.peak:.2f} GB,"
+            f" {tokens_per_second(reference):,.0f} tokens/s",
             flush=True,
         )
         killed_at = options.steps * 7 // 10
-        killed = run([*settings, "--out", str(broken)], lambda: has_steps(broken, killed_at))
+        killed = train([*settings, "--out", str(interrupted)], lambda: has_steps(interrupted, killed_at))
         print(f"killed after step {killed_at}: exit {killed.code}, peak {killed.peak:.2f} GB", flush=True)
         assert killed.code == -signal.SIGKILL
-        resumed = run([*settings, "--out", str(broken), "--resume"])
-        assert resumed.code == 0, "the resumed run has failed"
+        resumed = train([*settings, "--out", str(interrupted), "--resume"])
+        assert resumed.code == 0, "the resumed run failed"
         print(f"resumed: {resumed.seconds:.0f} s, peak {resumed.peak:.2f} GB", flush=True)
-        different = differences(whole, broken)
-        print(
-            f"different tensors: {', '.join(different)}" if different else "weights and optimiser are equal to the bit"
-        )
-        print(f"left in the cache of windows: {sum(1 for file in folder.glob('cache/streams/*/*'))} files")
+        different = differences(reference, interrupted)
+        print(f"different tensors: {', '.join(different)}" if different else "weights and optimiser are bit-identical")
+        print(f"files left in the cache of windows: {sum(1 for file in folder.glob('cache/streams/*/*'))}")
 
 
 if __name__ == "__main__":

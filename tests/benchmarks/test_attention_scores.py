@@ -1,9 +1,9 @@
-"""Every score and hard attention has a setting that is built, and every step of a target whose place is known is
+"""Every score and hard attention has a config that can be built, and every step of a target with a known alignment is
 counted."""
 
 import pytest
 
-from benchmarks.attention_scores import ATTENTIONS, TASKS, aligned, setting
+from benchmarks.attention_scores import ATTENTIONS, TASKS, make_config, score_alignment
 from clew.data.kinds.pairs import PAIRS
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
@@ -12,7 +12,7 @@ from clew.text.train import train_word
 
 
 def small(task: str, attention: str) -> Config:
-    whole = setting(task, attention, steps=10, seed=1).model_dump(mode="json")
+    whole = make_config(task, attention, steps=10, seed=1).model_dump(mode="json")
     whole["data"] |= {"size": 40}
     whole["model"] |= {"dim": 8}
     return resolve(whole)
@@ -27,6 +27,6 @@ def test_every_step_is_counted_once(task: str, attention: str) -> None:
     vocabularies = train_sequence_vocabularies(
         lambda texts, more: train_word(texts, specials=more), True, pairs, config.task
     )  # type: ignore[arg-type]
-    found = aligned(config, build_task(config, vocabularies).eval())
-    assert found.total == sum(len(pair.target.split()) for pair in parts["valid"])
-    assert found.right < found.total
+    accuracy = score_alignment(config, build_task(config, vocabularies).eval())
+    assert accuracy.total == sum(len(pair.target.split()) for pair in parts["valid"])
+    assert accuracy.right < accuracy.total

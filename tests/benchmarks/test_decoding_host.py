@@ -13,7 +13,7 @@ def test_the_host_of_every_call_is_timed_and_nothing_stands_in_for_graphs_afterw
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["beam", "gpt"]
     assert all(
-        re.search(r": [\d,]+ us of the host \(least [\d,]+\), \d+ operations, \d+ looks$", line) for line in lines
+        re.search(r": [\d,]+ us on the host \(minimum [\d,]+\), \d+ operations, \d+ reads$", line) for line in lines
     )
     assert engine.made_for is made_for and not engine._graphs
 

@@ -1,4 +1,5 @@
-"""The four models of the table learn bars of two ways, in files as Fashion-MNIST's, and have a row each."""
+"""The four models of the table learn upright and level bars, in files in Fashion-MNIST's format, and have a row
+each."""
 
 import struct
 from pathlib import Path
@@ -6,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.fashion_mnist import HEAD, MODELS, trained
+from benchmarks.fashion_mnist import HEADER, MODELS, train_model
 from clew.data import corpora
 
 SMALL = {
@@ -41,8 +42,8 @@ def bars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_of_the_table_learns_and_has_its_row(model: str, bars: Path) -> None:
     steps = ["training.steps=40", "training.evaluate_every=40", "training.batch_size=12", "device=cpu"]
-    row = trained(model, [*steps, *SMALL[model]], bars / "runs")
+    row = train_model(model, [*steps, *SMALL[model]], bars / "runs")
     assert row.test >= 95 and row.steps >= 40 and row.parameters > 1000
     assert str(row).startswith(f"| {model} | `{MODELS[model]}` | {row.test:.2f} | ") and str(row).count(
         "|"
-    ) == HEAD.split("\n")[0].count("|")
+    ) == HEADER.split("\n")[0].count("|")

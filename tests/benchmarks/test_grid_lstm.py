@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from benchmarks.grid_lstm import WAYS
+from benchmarks.grid_lstm import VARIANTS
 from clew.layers.shapes.grid_lstm import GridLSTM
 
 
@@ -9,6 +9,6 @@ from clew.layers.shapes.grid_lstm import GridLSTM
 def test_grids_by_kernel_by_equation_and_cell_by_cell_have_the_same_vectors(directions):
     layer = GridLSTM(3, 4, directions=directions).double()
     x = torch.randn(2, 3, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    expected = WAYS["cell by cell"](layer, x)
-    for way in ("kernel", "equation"):
-        torch.testing.assert_close(WAYS[way](layer, x), expected)
+    expected = VARIANTS["cell by cell"](layer, x)
+    for variant in ("kernel", "equation"):
+        torch.testing.assert_close(VARIANTS[variant](layer, x), expected)
