@@ -78,7 +78,7 @@ class Baselines:
         )
 
     def remembered(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured] | None:
-        """What `measured` gives, or gave before; None where it was interrupted."""
+        """Return the stored results of `measured`, or compute them; None if interrupted."""
         try:
             if self.key is None:
                 return self.measured(part, interrupted)

@@ -1,4 +1,4 @@
-"""Which device a model runs on, and why."""
+"""Choose the device that a model runs on."""
 
 import torch
 
@@ -6,10 +6,10 @@ from clew.core.errors import UserError, unknown
 
 
 def choose_device(name: str) -> tuple[torch.device, str]:
-    """The device and the reason for it. `auto` takes a GPU where there is one."""
+    """Return the device and the reason for it. `auto` chooses a GPU if there is one."""
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda"), f"cuda ({torch.cuda.get_device_name()}): a GPU is there"
+            return torch.device("cuda"), f"cuda ({torch.cuda.get_device_name()}): a GPU is available"
         if torch.backends.mps.is_available():
             return torch.device("mps"), "mps: this Mac has a GPU"
         return torch.device("cpu"), f"cpu ({torch.get_num_threads()} threads): no GPU was found"
@@ -17,5 +17,8 @@ def choose_device(name: str) -> tuple[torch.device, str]:
     if name not in available:
         raise unknown("device", name, ["auto", *available])
     if not available[name]:
-        raise UserError(f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu")
-    return torch.device(name), f"{name}: as asked"
+        gpu = "a Mac's GPU" if name == "mps" else "a GPU"
+        raise UserError(
+            f"device={name} needs {gpu} that torch can use, and there is none; use device=auto or device=cpu"
+        )
+    return torch.device(name), f"{name}: as requested"

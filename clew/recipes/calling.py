@@ -52,17 +52,19 @@ def run_with(
             callbacks=callbacks,
         ).run
     except Interrupted as stop:
-        on = f"; go on with the same call, out={str(stop.folder)!r} and resume=True" if is_run(stop.folder) else ""
-        raise Interrupted(stop.number, f"{stop}{on}", stop.folder) from None
+        resume_by = (
+            f"; to resume, repeat the call with out={str(stop.folder)!r} and resume=True" if is_run(stop.folder) else ""
+        )
+        raise Interrupted(stop.number, f"{stop}{resume_by}", stop.folder) from None
 
 
 def check_one(recipe: str, assignments: Sequence[str]) -> None:
-    """Refuse what the command line would read as a grid of several runs."""
+    """Refuse values that the command line would read as a grid of several runs."""
     words = [word for word in (recipe, *assignments) if isinstance(word, str) and "," in word]
     if not words or len(runs := expand(recipe, [word for word in assignments if isinstance(word, str)])) == 1:
         return
     command = shortened(shlex.join(["clew", "train", recipe, *assignments]))
     raise UserError(
-        f"{words[0]!r} has several values, a grid of {len(runs)} runs, for the command line: {command}; in Python call"
-        " train once for each value, or put a value that has commas into double quotes"
+        f"{words[0]!r} has several values, a grid of {len(runs)} runs, for the command line: {command}; in Python,"
+        " call train once for each value, or put a value that contains commas into double quotes"
     )

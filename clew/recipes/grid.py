@@ -71,8 +71,8 @@ def different(whole: str, values: list[str]) -> list[str]:
         return values
     if not all(value.strip() for value in values):
         raise UserError(
-            f"{whole!r} has a comma with nothing beside it; leave it out, or put a value that has commas into double"
-            " quotes"
+            f"{whole!r} has an empty value beside a comma; delete the comma, or put a value that contains commas into"
+            " double quotes"
         )
     first: dict[str, str] = {}
     for value in values:

@@ -87,20 +87,20 @@ def check_source(config: Config, *, reads: bool) -> None:
     task, family = config.task.name, config.model.family
     if MODELS[family].encodes == reads:
         return
-    able = ", ".join(name for name, other in MODELS.items() if other.encodes == reads)
+    able = [name for name, other in MODELS.items() if other.encodes == reads]
     if reads:
-        raise UserError(f"the task {task} has a source, which a {family} cannot read; these would do: {able}")
-    raise UserError(f"the task {task} has no source for a {family} to read; these would do: {able}")
+        raise UserError(f"the task {task} has a source, which a {family} cannot read; use {one_of(able)}")
+    raise UserError(f"the task {task} has no source for a {family} to read; use {one_of(able)}")
 
 
 def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
     """Refuse a body that lacks what the task needs, and name the model families that have it."""
     task, family = config.task.name, config.model.family
     plain = {name: other for name, other in MODELS.items() if not other.encodes}
-    reads, given = MODELS[family].reads, {*needs, *TASKS[task].gives}
-    if reads in SHAPES and reads not in given and not SHAPES.keys() & {*needs}:
-        able = [name for name, other in plain.items() if other.reads in given or other.reads not in SHAPES]
-        raise UserError(f"the task {task} has no {reads} for a {family} to read; these would do: {', '.join(able)}")
+    reads, available = MODELS[family].reads, {*needs, *TASKS[task].gives}
+    if reads in SHAPES and reads not in available and not SHAPES.keys() & {*needs}:
+        able = [name for name, other in plain.items() if other.reads in available or other.reads not in SHAPES]
+        raise UserError(f"the task {task} has no {reads} for a {family} to read; use {one_of(able)}")
     for need in needs:
         if getattr(body, need, False):
             continue
@@ -108,7 +108,11 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
         needed = (
             f"that {NEEDS[need]}, which a {family} does" if need in NEEDS else f"that is {need}, which this {family} is"
         )
-        raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
+        raise UserError(f"the task {task} needs a body {needed} not; use {one_of(able)}")
+
+
+def one_of(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
 NEEDS = {

@@ -158,7 +158,7 @@ def sound_of(given: Any) -> Sound:
         return read_sound(given)
     if not hasattr(given, "sound"):
         name = getattr(given, "id", type(given).__name__)
-        raise UserError(f"{name}: this is no sound; choose data of sounds, or another reader (task.input)")
+        raise UserError(f"{name}: this is not a sound; choose data of sounds, or another reader (task.input)")
     sound: Sound = given.sound()
     return sound
 

@@ -74,9 +74,10 @@ def test_a_comma_with_nothing_beside_it_is_refused(word: str) -> None:
     with pytest.raises(UserError) as error:
         expand("a", [word])
     assert str(error.value) == (
-        f"{word!r} has a comma with nothing beside it; leave it out, or put a value that has commas into double quotes"
+        f"{word!r} has an empty value beside a comma; delete the comma, or put a value that contains commas into"
+        " double quotes"
     )
-    with pytest.raises(UserError, match="'a,,b' has a comma with nothing beside it"):
+    with pytest.raises(UserError, match="'a,,b' has an empty value beside a comma"):
         expand("a,,b", [])
 
 

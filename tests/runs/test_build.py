@@ -35,7 +35,7 @@ def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pyt
     monkeypatch.setitem(MODELS, "two_way", Family(TwoWayConfig, build_two_way))
     config = config_of("text-lstm", ["model.family=two_way"])
     message = (
-        "the task language_model needs a body that is causal, which this two_way is not; these would do: recurrent,"
+        "the task language_model needs a body that is causal, which this two_way is not; use one of recurrent,"
         " window, gpt, llama, "
     )
     with pytest.raises(UserError, match=message):
@@ -117,7 +117,7 @@ def test_an_unknown_corpus_names_the_nearest() -> None:
 
 def test_the_device_is_chosen_with_a_reason() -> None:
     device, reason = choose_device("cpu")
-    assert (device, reason) == (torch.device("cpu"), "cpu: as asked")
+    assert (device, reason) == (torch.device("cpu"), "cpu: as requested")
     device, reason = choose_device("auto")
     assert reason.startswith(device.type)
 
@@ -127,7 +127,8 @@ def test_a_device_that_is_not_there_is_refused(name: str) -> None:
     if getattr(torch, name).is_available():
         pytest.skip(f"this machine has {name}")
     with pytest.raises(
-        UserError, match=f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu"
+        UserError,
+        match=f"device={name} needs .* GPU that torch can use, and there is none; use device=auto or device=cpu",
     ):
         choose_device(name)
 
@@ -162,9 +163,7 @@ def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
 
 def test_a_task_without_a_source_refuses_an_encoder_decoder() -> None:
     config = config_of("text-lstm", ["model.family=seq2seq", "model.dim=8"])
-    message = (
-        "the task language_model has no source for a seq2seq to read; these would do: recurrent, window, gpt, llama, "
-    )
+    message = "the task language_model has no source for a seq2seq to read; use one of recurrent, window, gpt, llama, "
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
@@ -173,15 +172,14 @@ def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
     config = config_of("text-lstm", ["model.family=tree_lstm", "model.dim=8"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     message = (
-        "the task language_model has no trees for a tree_lstm to read; these would do: recurrent, window, gpt, llama,"
+        "the task language_model has no trees for a tree_lstm to read; use one of recurrent, window, gpt, llama,"
         " (\\w+, )*elmo$"
     )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer})
     config = config_of("gum-tree-lstm", ["model.family=recurrent", "model.dim=8"])
     message = (
-        "the task tree_classification needs a body that reads trees, which a recurrent does not; these would do:"
-        " tree_lstm$"
+        "the task tree_classification needs a body that reads trees, which a recurrent does not; use tree_lstm$"
     )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})
@@ -190,7 +188,7 @@ def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
 def test_a_grid_is_nothing_that_a_text_has() -> None:
     config = config_of("text-lstm", ["model.family=grid_lstm", "model.dim=8"])
     message = (
-        "the task language_model has no grid for a grid_lstm to read; these would do: recurrent, window, gpt, llama,"
+        "the task language_model has no grid for a grid_lstm to read; use one of recurrent, window, gpt, llama,"
         " (\\w+, )*elmo$"
     )
     with pytest.raises(UserError, match=message):
@@ -202,12 +200,11 @@ def test_graphs_are_for_bodies_that_read_them_and_their_task_takes_others_too() 
     tokenizer = train_tokenizer(config.text, [TEXT])
     with pytest.raises(
         UserError,
-        match="the task language_model has no graph for a graph_lstm to read; these would do: recurrent, window, ",
+        match="the task language_model has no graph for a graph_lstm to read; use one of recurrent, window, ",
     ):
         build_task(config, {"tokenizer": tokenizer})
     message = (
-        "the task tree_classification needs a body that reads trees, which a graph_lstm does not; these would do:"
-        " tree_lstm$"
+        "the task tree_classification needs a body that reads trees, which a graph_lstm does not; use tree_lstm$"
     )
     with pytest.raises(UserError, match=message):
         build_task(
@@ -215,9 +212,7 @@ def test_graphs_are_for_bodies_that_read_them_and_their_task_takes_others_too() 
             {"tokenizer": tokenizer, "labels": tokenizer},
         )
     vocabularies = {"tokenizer": train_word([TEXT]), "labels": Labels(["a", "b"]), "edge_types": Labels(["next", "up"])}
-    message = (
-        "the task node_labelling has no trees for a tree_lstm to read; these would do: recurrent, (\\w+, )*graph_lstm$"
-    )
+    message = "the task node_labelling has no trees for a tree_lstm to read; use one of recurrent, (\\w+, )*graph_lstm$"
     with pytest.raises(UserError, match=message):
         build_task(config_of("label-nodes", ["model.family=tree_lstm", "model.dim=8"]), vocabularies)
     small = ["model.dim=8", "model.embedding_dim=8", "embedding.characters=null"]

@@ -281,7 +281,7 @@ def test_a_fault_is_one_line_and_its_traceback_is_logged_for_debugging_alone(
     with caplog.at_level(logging.ERROR):
         found = ask(page_app(inspector, worker, debug=debug), "/api/look/broken", runs=["lstm"])
     assert found.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
-    assert found.json()["error"].startswith("this is a fault in clew: KeyError") and "\n" not in found.json()["error"]
+    assert found.json()["error"].startswith("this is a bug in clew: KeyError") and "\n" not in found.json()["error"]
     assert ("Traceback" in caplog.text) is debug
 
 

@@ -91,7 +91,7 @@ def test_a_worker_that_panicked_a_hundred_times_gave_a_hundred_answers_and_goes_
         KeyboardInterrupt,
         GeneratorExit,
     ):  # a MemoryError is an Exception, and answered as one
-        assert logged.count(f"the worker met {kind.__name__}, and goes on") == 20
+        assert logged.count(f"the worker met {kind.__name__}, and continues") == 20
     assert "red fox" not in caplog.text
     (after,) = ask_all(service.app(), [("/classify", {"text": "a red fox"})])
     assert after.status_code == 200 and after.json() == before.json()

@@ -79,5 +79,5 @@ def test_data_of_another_kind_is_refused_by_name() -> None:
         UserError, match=r"speech.tar:7_anna_1: this is not a picture; use data with pictures, or another reader"
     ):
         ColumnsReader().measured(recording)
-    with pytest.raises(UserError, match=r"lines so\+3: this is no sound; choose data of sounds, or another reader"):
+    with pytest.raises(UserError, match=r"lines so\+3: this is not a sound; choose data of sounds, or another reader"):
         LogMelReader(rate=8000).measured(DrawnLine("so", 3))

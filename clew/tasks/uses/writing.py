@@ -52,7 +52,7 @@ class DecodingConfig(Section):
         ),
     )
     n_best: int = Field(
-        1, ge=1, description="number of hypotheses that beam search returns; it has at least so many beams"
+        1, ge=1, description="number of hypotheses that beam search returns; it uses at least as many beams"
     )
     early_stop: EarlyStop | None = Field(
         None,
