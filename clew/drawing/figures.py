@@ -51,7 +51,7 @@ def save_figure(figure: Any, path: Path) -> None:
 
 def figure_of(title: str, parts: Sequence[Part]) -> Any:
     """One figure with all parts below each other."""
-    matplotlib = load_matplotlib("take .html or .svg, which need nothing")
+    matplotlib = load_matplotlib("save as .html or .svg, which need no package")
     pictures = [DRAWN[type(part)].picture(part) for part in parts]
     titles = [title_of(part) for part in parts]
     width = max([drawn.width for drawn in pictures] + [480]) + 2 * MARGIN

@@ -71,5 +71,7 @@ def test_a_picture_that_is_too_large_is_refused() -> None:
 def test_without_matplotlib_another_ending_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
-    with pytest.raises(UserError, match=r"`pip install 'clew\[plot\]'`, or take \.html or \.svg, which need nothing"):
+    with pytest.raises(
+        UserError, match=r"`pip install 'clew\[plot\]'`, or save as \.html or \.svg, which need no package"
+    ):
         View("t", []).save(tmp_path / "a.png")
