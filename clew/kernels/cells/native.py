@@ -27,6 +27,12 @@ from clew.kernels.cells.native_source import NativeSource, Result, native_source
 LEAST_NUMBERS = 2**17
 """The fewest numbers (rows * length * width) in a sequence for which compiling, some 0.3 s once, is worthwhile."""
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+THREADS = "-fopenmp"
+TORCH_THREADS = "libgomp.so.1"
+"""torch's OpenMP library on Linux. Code that is linked with the same name shares its threads; a second OpenMP library
+would have threads of its own, which compete with torch's."""
+LEAST_OF_THREAD = 2048
+"""The fewest numbers of a step for which another thread is worthwhile."""
 SECONDS = 60
 """The time limit of the compiler."""
 
@@ -70,11 +76,12 @@ class NativeStep(NamedTuple):
         """Return a function of t that runs a step on these arrays."""
         columns = [*(readable(known[node]) for node in self.source.read), *results]
         arrays = (Array * len(columns))(*map(array_of, columns))
-        scratch = torch.empty(max(1, self.source.num_scratch) * width)
+        threads = max(1, min(torch.get_num_threads(), rows, rows * width // LEAST_OF_THREAD))
+        scratch = torch.empty(threads, max(1, self.source.num_scratch), width)
         function = self.function
 
         def step(t: int, allocated: Any = (scratch, columns), place: int = scratch.data_ptr()) -> None:
-            function(arrays, t, rows, width, place)
+            function(arrays, t, rows, width, place, threads)
 
         return step
 
@@ -108,27 +115,39 @@ def compiled(text: str) -> Any:
     command = compiler()
     if command is None:
         return None
+    function, reason = None, ""
     with tempfile.TemporaryDirectory(prefix="clew-") as folder:
         source, library = Path(folder, "step.c"), Path(folder, "step.so")
         source.write_text(text, encoding="utf-8")
-        try:
-            subprocess.run(
-                [*command, *FLAGS, "-o", str(library), str(source), "-lm"],
-                check=True,
-                capture_output=True,
-                timeout=SECONDS,
-                text=True,
-                errors="replace",
-            )
-            function = ctypes.CDLL(str(library)).step
-        except (OSError, subprocess.SubprocessError) as error:
-            reason = str(getattr(error, "stderr", None) or error).strip().split("\n")[0]
-            log_once(logging.DEBUG, f"steps of cells run without compiled C: {reason}")
-            return None
-    function.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_void_p]
+        for flags in ([*FLAGS, THREADS], FLAGS) if shares_threads() else (FLAGS,):
+            try:
+                subprocess.run(
+                    [*command, *flags, "-o", str(library), str(source), "-lm"],
+                    check=True,
+                    capture_output=True,
+                    timeout=SECONDS,
+                    text=True,
+                    errors="replace",
+                )
+                function = ctypes.CDLL(str(library)).step
+                break
+            except (OSError, subprocess.SubprocessError) as error:
+                reason = str(getattr(error, "stderr", None) or error).strip().split("\n")[0]
+    if function is None:
+        log_once(logging.DEBUG, f"steps of cells run without compiled C: {reason}")
+        return None
+    sizes = ctypes.c_longlong
+    function.argtypes = [ctypes.c_void_p, sizes, sizes, sizes, ctypes.c_void_p, ctypes.c_int]
     function.restype = None
     log_once(logging.DEBUG, f"steps of cells run in C, compiled by {command[0]}")
     return function
+
+
+@cache
+def shares_threads() -> bool:
+    """Whether compiled code would share the OpenMP threads of torch."""
+    loaded = Path("/proc/self/maps")
+    return loaded.exists() and any(line.endswith(f"/{TORCH_THREADS}") for line in loaded.read_text().splitlines())
 
 
 @cache

@@ -5,6 +5,16 @@
 
 typedef long long i64;
 
+// Rows are divided among threads where the compiler has the runtime that torch uses (see native.py).
+#if defined(_OPENMP) && !defined(__clang__)
+#include <omp.h>
+#define THREAD omp_get_thread_num()
+#define OF_ROWS _Pragma("omp parallel for num_threads(threads) schedule(static) if (threads > 1)")
+#else
+#define THREAD 0
+#define OF_ROWS
+#endif
+
 #if defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else

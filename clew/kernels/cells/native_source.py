@@ -1,6 +1,6 @@
 """Generate C for a step on a CPU: one function that reads and writes the arrays of a step, row by row.
 
-    step(arrays, t, rows, width, scratch)
+    step(arrays, t, rows, width, scratch, threads)
 
 Products are not part of it: torch computes them before each step. A mean over the units of a row divides the loop over
 them into several; values that a later loop reads are in `scratch`. All results are written in the last loop, because
@@ -46,9 +46,10 @@ def native_source(graph: Graph, known: Mapping[Node, bool], results: Sequence[Re
         [result._replace(node=node) for result, node in zip(results, of_arrays, strict=True)],
     )
     statements = [
-        "void step(const Array *arrays, i64 t, i64 rows, i64 width, float *scratch) {",
+        "void step(const Array *arrays, i64 t, i64 rows, i64 width, float *scratch_of_threads, int threads) {",
         *(f"float *const entry_{place} = entry(arrays + {place}, t);" for place in range(len(read) + len(results))),
-        "for (i64 row = 0; row < rows; row++) {",
+        "OF_ROWS for (i64 row = 0; row < rows; row++) {",
+        f"float *const scratch = scratch_of_threads + THREAD * {len(writer.scratch)} * width;",
         *writer.row(),
         "}",
         "}",

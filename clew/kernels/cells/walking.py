@@ -89,9 +89,7 @@ def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, s
             return True  # values cannot be compared here
         _agreement[key] = _agree(cell, inputs, real, state, is_native)
         if not _agreement[key]:
-            sentence = (
-                f"a {type(cell).__name__} runs as a loop: its walk differs from its steps; this is a bug in clew"
-            )
+            sentence = f"a {type(cell).__name__} runs as a loop: its walk differs from its steps; this is a bug in clew"
             log_once(logging.WARNING, sentence)
     return _agreement[key]
 

@@ -127,12 +127,12 @@ class _Ahead(_Walked):
         for place, (first, state) in enumerate(zip(self.tensors.states, self.states, strict=True)):
             state[0] = first
             self.columns[self.graph.leaf("state", place)] = Column(state)
+        self.products: list[tuple[Callable[[Tensor, Tensor], Any], Column]] = []
+        """The product function of each matrix, and its targets."""
+        self.kept: Values = {}
+        """The values at all steps that the backward pass or the output needs."""
         self.sums: dict[Node, Tensor] = {}
-        self.products = [
-            self.prepare(weight, leaves) for weight, leaves in zip(self.tensors.weights, self.leaves, strict=True)
-        ]
-        self.kept = {node: self.sums[node] for node in self.plan.kept if node in self.sums}
-        self.columns.update({node: Column(each) for node, each in self.sums.items()})
+        """The targets of products by node, at all steps: products, or sums that they are added to."""
         self.copies: list[tuple[Node, Column]] = []
         """States after a step that are copies of other nodes."""
 
@@ -154,17 +154,30 @@ class _Ahead(_Walked):
         return multiply, Column(whole.view(self.length, self.batch, -1))
 
     def compiled_steps(self) -> Steps | None:
-        """Return steps in C, which write only states and stored values."""
+        """Return steps in C, which write only states and stored values. Products are not stored."""
+        products = [self.new(1, self.batch, len(weight)) for weight in self.tensors.weights]
+        for whole, leaves in zip(products, self.leaves, strict=True):
+            self.columns |= {leaf: Column(x) for leaf, x in zip(leaves, whole.split(self.width, -1), strict=True)}
+        kept = {node: self.new(self.length, *self.shape_of(node)) for node in self.plan.kept - {*self.plan.carried}}
         results = [(node, Column(state, 1)) for node, state in zip(self.plan.carried, self.states, strict=True)]
-        for node in self.plan.kept.difference(self.sums, self.plan.carried):
-            self.keep(node)
-            results.append((node, Column(self.kept[node])))
-        return self.compiled(results)
+        steps = self.compiled([*results, *((node, Column(whole)) for node, whole in kept.items())])
+        if steps is not None:
+            self.kept = kept
+            self.products = [
+                (multiplied(weight, self.batch, self.length, is_added=False), Column(whole))
+                for weight, whole in zip(self.tensors.weights, products, strict=True)
+            ]
+        return steps
 
     def called_steps(self) -> Steps:
         """Return steps of torch operations. Each result is written to a state or another node's memory, to stored
         memory, or to a scratch tensor."""
         plan = self.plan
+        self.products = [
+            self.prepare(weight, leaves) for weight, leaves in zip(self.tensors.weights, self.leaves, strict=True)
+        ]
+        self.kept = {node: self.sums[node] for node in plan.kept if node in self.sums}
+        self.columns |= {node: Column(whole) for node, whole in self.sums.items()}
         results = {instruction.result for instruction in plan.ahead}
         for place, (node, state) in enumerate(zip(plan.carried, self.states, strict=True)):
             if node in results and plan.carried.index(node) == place:
@@ -245,14 +258,15 @@ class _Back(_Walked):
         return of_state
 
     def prepare_products(self, number: int, leaves: Sequence[Node]) -> Tensor:
-        """Allocate the errors of a matrix's products (length, batch, n * width)."""
-        whole = self.new(self.length, self.batch, len(leaves), self.width)
+        """Allocate the errors of a matrix's products (length, batch, n * width). In memory the batch comes first, as in
+        the errors of inputs, which are often the same."""
+        whole = self.new(self.batch, self.length, len(leaves), self.width).transpose(0, 1)
         for block, leaf in enumerate(leaves):
             of_block = whole[:, :, block]
             self.columns[error_of(self.graph, leaf)] = Column(of_block)
             if not self.sums.terms.get(leaf):
                 of_block.zero_()
-        return whole.view(self.length, self.batch, -1)
+        return whole.flatten(2)
 
     def know_products(self) -> None:
         """Add the errors of products to the known values, once all steps have run."""
@@ -332,9 +346,11 @@ class _Back(_Walked):
         )
 
     def of_weight(self, number: int) -> Tensor:
-        return matmul_transposed(
-            self.of_products[number].flatten(0, 1).mT, self.states[self.owners[number]][:-1].flatten(0, 1).mT
+        errors, states = (
+            x.transpose(0, 1).flatten(0, 1).mT
+            for x in (self.of_products[number], self.states[self.owners[number]][:-1])
         )
+        return matmul_transposed(errors, states)
 
     def of_input(self, first: int, count: int) -> Tensor:
         """Return the error (batch, length, count * width) of `count` input blocks; usually a slice of the

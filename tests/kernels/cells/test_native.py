@@ -76,6 +76,27 @@ def test_long_sequences_run_in_c_and_agree_with_the_equation(name, monkeypatch):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3 * b.abs().max().item())
 
 
+@pytest.mark.parametrize("name", ["peephole_lstm", "layernorm_lstm"])
+def test_threads_share_the_rows_of_a_step(name):
+    torch.manual_seed(0)
+    cell, x = CELLS[name](4, 600), torch.randn(16, 3, 4)
+    threads = torch.get_num_threads()
+
+    def run(number):
+        torch.set_num_threads(number)
+        cell.zero_grad()
+        y, _ = walk_written_out(trace_step(cell, cell.inputs(x), cell.initial_state(16, like=x)), None, is_native=True)
+        y.square().sum().backward()
+        return [y.detach(), *(each.grad for each in cell.parameters())]
+
+    try:
+        alone, together = run(1), run(2)
+    finally:
+        torch.set_num_threads(threads)
+    for a, b in zip(alone, together, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * a.abs().max().item())
+
+
 def test_short_sequences_other_types_and_single_units_are_not_compiled():
     assert may_compile(torch.zeros(16, 256), LEAST_NUMBERS // 16 // 256)
     assert not may_compile(torch.zeros(16, 256), LEAST_NUMBERS // 16 // 256 - 1)
