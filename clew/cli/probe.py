@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.terminal.progress import say
     from clew.cli.terminal.tables import show_table
     from clew.core.errors import UserError
-    from clew.instruments.probe_drawing import probing_svg
+    from clew.instruments.probe_view import probing_view
     from clew.instruments.probing import CORPORA_PROBED, LIMIT, probe_run
     from clew.runs.loaded import load_run
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         say=rarely(say),
     )
     if out is not None:
-        out.write_text(probing_svg(probing), encoding="utf-8")
+        probing_view(probing).save(out)
     if options.json:
         for record in probing.records():
             print(json.dumps(record, ensure_ascii=False))

@@ -40,6 +40,28 @@ DARK = {
     **{f"c{number}": colour for number, colour in enumerate(DARK_COLOURS)},
 }
 """Paper and ink. `heat` is for high values, `cold` for negative ones, `deep` and `over` for numbers on these."""
+PHRASES = {
+    "clause": ("#e7e9ed", "#363b42", "#343940", "#e3e6ea"),
+    "noun": ("#dbe8fd", "#1c3f94", "#1f3a63", "#c4dafd"),
+    "verb": ("#fde1df", "#8f1d1d", "#5c2628", "#fdcfcb"),
+    "preposition": ("#d9f3e2", "#14532d", "#1c4431", "#bdf3d1"),
+    "modifier": ("#fdf0c8", "#7c3e0c", "#4f3c12", "#fbe08a"),
+    "other": ("#efe4fd", "#5b21a6", "#412b60", "#e6d5fe"),
+    "worst": ("#f0a48d", "#551205", "#a3412a", "#ffe4dc"),
+    "bad": ("#fae0d6", "#7c2d12", "#5a3226", "#f8d3c5"),
+    "neutral": ("#e7e9ed", "#363b42", "#343940", "#e3e6ea"),
+    "good": ("#d5e8f8", "#0c4a6e", "#1d4059", "#c6e2f7"),
+    "best": ("#8fc3ee", "#062c47", "#2f77b0", "#eef7ff"),
+}
+"""Grounds and letters of labels in trees, for light and then for dark paper: kinds of phrases, and sentiments."""
+TREE_LIGHT, TREE_DARK = (
+    {
+        f"phrase-{phrase}{ending}": colours[first + number]
+        for phrase, colours in PHRASES.items()
+        for number, ending in enumerate(("", "-ink"))
+    }
+    for first in (0, 2)
+)
 UNDER_TEXT = 0.5
 """The largest opacity of a colour behind words, so that they stay readable in both themes."""
 

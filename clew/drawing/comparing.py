@@ -169,7 +169,7 @@ COMPARED: dict[type, Compared] = {
     Heatmap: Compared(lambda part: (part.label, part.unit, part.diverging, part.keyed), join_heatmaps),
     Grid: Compared(lambda part: part.title, join_grids),
     Lines: Compared(
-        lambda part: (part.x_label, part.y_label, part.log_x, part.log_y),
+        lambda part: (part.x_label, part.y_label, part.log_x, part.log_y, tuple(part.x_names)),
         lambda parts: join_series(parts, lines.scales),
     ),
     Points: Compared(lambda part: (part.x_label, part.y_label), lambda parts: join_series(parts, points.scales)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.drawing.colours import style
+from clew.drawing.colours import LIGHT, style
 from clew.drawing.figures import load_matplotlib
 from clew.drawing.letters import shortened_name
 
@@ -138,7 +138,7 @@ def draw(axis: Any, panel: Panel) -> list[Any]:
     axis.set_ylabel(panel.label)
     axis.set_ylim(*value_range(panel.groups))
     axis.set_xlim(left=0)
-    axis.grid(True, color="#d8dce2", linewidth=0.6)
+    axis.grid(True, color=LIGHT["rule"], linewidth=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     return thick

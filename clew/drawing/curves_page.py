@@ -5,16 +5,21 @@ The drawing works without the script, which adds a readout for pointer and arrow
 
 import json
 from collections.abc import Sequence
-from html import escape
 from importlib.resources import files
 from typing import Any
 
-from clew.drawing.colours import COLOURS, DARK, LIGHT, dash_of, variables
+from clew.drawing.axes import Field, axes, tick_room
+from clew.drawing.colours import COLOURS, dash_of
 from clew.drawing.curves import FEW_POINTS, Curve, Curves, Panel, mean_of, thinned, value_range
-from clew.drawing.scales import labels, ticks
+from clew.drawing.kinds import KINDS, rules, theme_rules
+from clew.drawing.letters import markup
+from clew.drawing.scales import Scale
+from clew.drawing.shapes import Dot, Place, Shape, Stroke, pixels
+from clew.drawing.table import table_element
 
 WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 66, 30, 12, 50
+RIGHT, TOP, BOTTOM = 30, 12, 50
+DRAWN = [kind for kind in KINDS if kind.partition("-")[0] in ("grid", "axis", "tick", "label", "line", "fill")]
 
 
 def page(
@@ -26,13 +31,13 @@ def page(
     """The page. `table` is a header and rows, shown below the curves."""
     template = (files("clew.drawing") / "curves_page.html").read_text(encoding="utf-8")
     parts = {
-        "TITLE": escape(title),
-        "ABOUT": escape(about),
-        "LIGHT": variables(LIGHT),
-        "DARK": variables(DARK),
+        "TITLE": markup(title),
+        "ABOUT": markup(about),
+        "THEMES": theme_rules(":root"),
+        "RULES": rules(kinds=DRAWN, scope="svg"),
         "LEGEND": "\n".join(legend_entry(number, group) for number, group in enumerate(panels[0].groups)),
         "PANELS": "\n".join(figure_of(number, panel) for number, panel in enumerate(panels)),
-        "TABLE": "" if table is None else table_of(*table),
+        "TABLE": "" if table is None else f'<div class="table">{table_element(*table)}</div>',
         "DATA": script_json({"wide": WIDTH, "colours": len(COLOURS), "panels": [readout(panel) for panel in panels]}),
     }
     pieces = template.split("@@")
@@ -41,116 +46,76 @@ def page(
 
 def legend_entry(number: int, group: Curves) -> str:
     count = f"{len(group.runs)} runs" if len(group.runs) != 1 else "1 run"
-    swatch = f'<svg width="34" height="10" aria-hidden="true"><path d="M1 5H33" {stroke(number, 3)}/></svg>'
-    text = f'<span class="name">{escape(group.name)} <span class="count">{count}</span></span>'
+    line = Stroke([(1, 5), (33, 5)], f"mean line-{number % len(COLOURS)}", dash=dash_of(number))
+    swatch = f'<svg width="34" height="10" aria-hidden="true">{line.svg("")}</svg>'
+    text = f'<span class="name">{markup(group.name)} <span class="count">{count}</span></span>'
     return f'<li><button type="button" aria-pressed="true" data-group="{number}">{swatch}{text}</button></li>'
 
 
 def figure_of(number: int, panel: Panel) -> str:
-    scale = Scale(panel)
+    x, y, field = scales(panel)
     about = (
         f"{panel.title}: {panel.label} against training steps, {len(panel.groups)} groups; the arrow keys read values"
     )
-    inside = f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"/>'
+    width, height = pixels(field.right - field.left), pixels(field.bottom - field.top)
+    inside = f'<rect x="{pixels(field.left)}" y="{pixels(field.top)}" width="{width}" height="{height}"/>'
     return f"""<figure>
-<figcaption id="title-{number}">{escape(panel.title)}</figcaption>
+<figcaption id="title-{number}">{markup(panel.title)}</figcaption>
 <div class="drawing">
-<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" aria-label="{escape(about)}" data-panel="{number}">
+<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" aria-label="{markup(about)}" data-panel="{number}">
 <clipPath id="inside-{number}">{inside}</clipPath>
-{axes(scale, panel.label)}
+{written(axes(x, y, field, "training steps", panel.label))}
 <g clip-path="url(#inside-{number})">
-{chr(10).join(lines_of(which, group, scale) for which, group in enumerate(panel.groups))}
+{chr(10).join(lines_of(which, group, x, y) for which, group in enumerate(panel.groups))}
 </g>
-<g class="readout" visibility="hidden"><path class="crosshair" d="M0 {TOP}V{HEIGHT - BOTTOM}"/></g>
+<g class="readout" visibility="hidden"><path class="crosshair" d="M0 {field.top}V{field.bottom}"/></g>
 </svg>
 <div class="values" hidden></div>
 </div>
 </figure>"""
 
 
-class Scale:
-    """Maps a panel's steps and values to pixels."""
-
-    def __init__(self, panel: Panel):
-        self.last = max((step for group in panel.groups for run in group.runs for step in run.steps), default=1) or 1
-        self.low, self.high = value_range(panel.groups)
-
-    def x(self, step: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * step / self.last
-
-    def y(self, value: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (self.high - value) / (self.high - self.low)
+def scales(panel: Panel) -> tuple[Scale, Scale, Field]:
+    """The scales of a panel's steps and values, and their field, at which lines beyond are clipped."""
+    last = max((step for group in panel.groups for run in group.runs for step in run.steps), default=1) or 1
+    low, high = value_range(panel.groups)
+    y = Scale(low, high, HEIGHT - BOTTOM, TOP, is_open=True)
+    field = Field(tick_room(y, panel.label), TOP, WIDTH - RIGHT, HEIGHT - BOTTOM)
+    return Scale(0, last, field.left, field.right, whole=True), y, field
 
 
-def axes(scale: Scale, label: str) -> str:
-    elements = []
-    for step in ticks(0, scale.last, 6):
-        x = scale.x(step)
-        elements.append(f'<path class="grid" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
-        elements.append(
-            f'<text class="tick" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{step:,.0f}</text>'
-        )
-    heights = ticks(scale.low, scale.high, 6)
-    for value, text in zip(heights, labels(heights), strict=True):
-        y = scale.y(value)
-        elements.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        elements.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
-    middle = (TOP + HEIGHT - BOTTOM) / 2
-    elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>')
-    elements.append(
-        f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">training'
-        " steps</text>"
-    )
-    elements.append(
-        f'<text class="label" transform="translate(16 {middle:.0f}) rotate(-90)"'
-        f' text-anchor="middle">{escape(label)}</text>'
-    )
-    return "\n".join(elements)
-
-
-def lines_of(number: int, group: Curves, scale: Scale) -> str:
+def lines_of(number: int, group: Curves, x: Scale, y: Scale) -> str:
     """A group's runs as thin lines, and their mean as a thick one."""
-    runs = [
-        f'<path class="run" d="{path(thinned(run), scale)}" {stroke(number, 1)}/>' for run in group.runs if run.steps
-    ]
-    mean = mean_of(group)
-    dots = "".join(
-        f'<circle cx="{scale.x(step):.1f}" cy="{scale.y(value):.1f}" r="3"/>'
-        for step, value in points(mean, FEW_POINTS)
-    )
-    line = f'<path class="mean" d="{path(mean, scale)}" {stroke(number, 2.6)}/>' if mean.steps else ""
-    colour = f'style="fill: var(--c{number % len(COLOURS)})"'
-    return f'<g class="group" data-group="{number}">{"".join(runs)}{line}<g {colour}>{dots}</g></g>'
+    colour = number % len(COLOURS)
+    shapes: list[Shape] = [Stroke(places(thinned(run), x, y), f"run line-{colour}") for run in group.runs if run.steps]
+    mean = places(mean_of(group), x, y)
+    if mean:
+        shapes.append(Stroke(mean, f"mean line-{colour}", dash=dash_of(number)))
+    if len(mean) <= FEW_POINTS:
+        shapes += [Dot(*place, 3, f"fill-{colour}") for place in mean]
+    return f'<g class="group" data-group="{number}">{written(shapes)}</g>'
 
 
-def points(curve: Curve, most: int) -> list[tuple[int, float]]:
-    return list(zip(curve.steps, curve.values, strict=True)) if len(curve.steps) <= most else []
+def places(curve: Curve, x: Scale, y: Scale) -> list[Place]:
+    return [(x(step), y(value)) for step, value in zip(curve.steps, curve.values, strict=True)]
 
 
-def path(curve: Curve, scale: Scale) -> str:
-    return "M" + "L".join(
-        f"{scale.x(step):.1f} {scale.y(value):.1f}" for step, value in zip(curve.steps, curve.values, strict=True)
-    )
-
-
-def stroke(number: int, width: float) -> str:
-    dash = dash_of(number)
-    pattern = f' stroke-dasharray="{" ".join(f"{part:g}" for part in dash)}"' if dash and width > 1 else ""
-    return f'style="stroke: var(--c{number % len(COLOURS)})" stroke-width="{width:g}" fill="none"{pattern}'
+def written(shapes: Sequence[Shape]) -> str:
+    return "".join(shape.svg("") for shape in shapes)
 
 
 def readout(panel: Panel) -> dict[str, Any]:
     """The data for the script's readout: the corners of the picture, and every group's mean."""
-    scale = Scale(panel)
+    x, y, field = scales(panel)
     means = [mean_of(group) for group in panel.groups]
     return {
-        "left": LEFT,
-        "width": WIDTH - LEFT - RIGHT,
-        "top": TOP,
-        "height": HEIGHT - TOP - BOTTOM,
-        "last": scale.last,
-        "low": scale.low,
-        "high": scale.high,
+        "left": field.left,
+        "width": field.right - field.left,
+        "top": field.top,
+        "height": field.bottom - field.top,
+        "last": x.high,
+        "low": y.low,
+        "high": y.high,
         "groups": [
             {"name": group.name, "steps": mean.steps, "values": [float(f"{value:.6g}") for value in mean.values]}
             for group, mean in zip(panel.groups, means, strict=True)
@@ -162,9 +127,3 @@ def script_json(content: Any) -> str:
     """JSON that cannot end its script element, whatever text it holds."""
     text = json.dumps(content, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def table_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in header)
-    body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clew.drawing import bars, heatmap, lines, points
-from clew.drawing.axes import WIDTH, Field, legend, point_kind
+from clew.drawing.axes import LEAN, WIDTH, Field, leans, legend, place_names, point_kind
 from clew.drawing.colours import LIGHT, TURNS, dash_of, style
 from clew.drawing.letters import visible
 from clew.drawing.parts import Bars, Heatmap, Lines, Points
@@ -22,7 +22,7 @@ NUMBER, NAME, LABEL = 8.3, 9.4, 9.0
 
 
 def lines_panel(part: Lines, place: Place) -> list[Shape]:
-    keys, top = legend([series.name for series in part.series], WIDTH, [series.dashed for series in part.series])
+    keys, top = lines.keys_of(part)
     x, y, field = lines.scales(part, top + 6)
     axis = place(field)
     for number, series in enumerate(part.series):
@@ -43,10 +43,20 @@ def lines_panel(part: Lines, place: Place) -> list[Shape]:
         )
     axis.set(xscale="log" if part.log_x else "linear", yscale="log" if part.log_y else "linear")
     axis.set(xlim=(x.low, x.high), ylim=(y.low, y.high))
-    if x.whole and not part.log_x:
-        axis.xaxis.get_major_locator().set_params(integer=True)
     finish(axis, part.x_label, part.y_label)
-    return keys
+    if part.x_names:
+        name_places(axis, place_names(part.x_names), x(1) - x(0))
+    elif x.whole and not part.log_x:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    return [*keys, *lines.all_written(part, x, y)]
+
+
+def name_places(axis: Any, names: Sequence[str], step: float) -> None:
+    lean = {"rotation": LEAN, "ha": "right", "rotation_mode": "anchor"} if leans(names, step) else {}
+    places = [number for number, name in enumerate(names) if name]
+    axis.set_xticks(places, [names[place] for place in places], fontsize=LABEL, parse_math=False, **lean)
+    axis.tick_params(axis="x", length=0)
+    axis.grid(False, axis="x")
 
 
 def points_panel(part: Points, place: Place) -> list[Shape]:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clew.drawing.colours import COLOURS
+from clew.drawing.colours import COLOURS, DARK, LIGHT, PHRASES, variables
 
 SANS = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue','DejaVu Sans',sans-serif"
 MONO = "ui-monospace,'SF Mono',Menlo,Consolas,'DejaVu Sans Mono',monospace"
+
+FONTS = f"--sans:{SANS};--mono:{MONO};"
 
 
 class Look(NamedTuple):
@@ -38,6 +40,10 @@ KINDS = {
     "tick-start": Look("faint", size=11.5),
     "label": Look("ink", size=12.5, anchor="middle"),
     "legend": Look("ink", size=12.5),
+    "place": Look("ink", size=12.5, anchor="middle"),
+    "place-end": Look("ink", size=12.5, anchor="end"),
+    "point-value": Look("ink", size=11, anchor="middle", halo=True),
+    "point-value-best": Look("ink", size=11, weight=700, anchor="middle", halo=True),
     "word": Look("ink", size=13),
     "word-end": Look("ink", size=13, anchor="end"),
     "word-middle": Look("ink", size=13, anchor="middle"),
@@ -90,13 +96,26 @@ KINDS = {
     **{f"ring-{number}": Look("paper", f"c{number}", width=1.8) for number in range(len(COLOURS))},
     **{f"point-{number}": Look(f"c{number}", "paper", width=0.8) for number in range(len(COLOURS))},
 }
+TREE_KINDS = {
+    "tree-line": Look(stroke="edge", width=1.5),
+    "tree-word": Look("ink", size=16, anchor="middle"),
+    "tree-tag": Look("faint", size=11, anchor="middle"),
+    **{f"phrase-{phrase}": Look(f"phrase-{phrase}") for phrase in PHRASES},
+    **{
+        f"phrase-{phrase}-name": Look(f"phrase-{phrase}-ink", size=12.5, weight=600, anchor="middle")
+        for phrase in PHRASES
+    },
+}
+"""Kinds of pictures of trees, which no page contains."""
+ALL_KINDS = KINDS | TREE_KINDS
 
 
 def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, scope: str = ".clew-view") -> str:
-    """Style sheet rules. Colours come from the given theme, or are CSS variables."""
+    """Style sheet rules. Colours come from the given theme; without one, colours and fonts are CSS variables."""
+    sans, mono = (SANS, MONO) if colours else ("var(--sans)", "var(--mono)")
     written = []
     for kind in kinds:
-        look = KINDS[kind]
+        look = ALL_KINDS[kind]
         fill, stroke = (
             name if name == "none" else f"var(--{name})" if colours is None else colours[name]
             for name in (look.fill, look.stroke)
@@ -113,8 +132,15 @@ def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, s
         if look.opacity != 1:
             lines.append(f"fill-opacity:{look.opacity:g}")
         if look.size:
-            lines.append(f"font:{look.weight} {look.size:g}px {MONO if look.mono else SANS}")
+            lines.append(f"font:{look.weight} {look.size:g}px {mono if look.mono else sans}")
         if look.anchor != "start":
             lines.append(f"text-anchor:{look.anchor}")
         written.append(f"{scope} .{kind}{{{';'.join(lines)}}}")
     return "".join(written)
+
+
+def theme_rules(selector: str) -> str:
+    """Fonts and colours as variables of an element, in light or dark by the reader's system."""
+    light, dark = map(variables, (LIGHT, DARK))
+    dark_rule = f"@media(prefers-color-scheme:dark){{{selector}{{{dark}}}}}"
+    return f"{selector}{{color-scheme:light dark;{FONTS}{light}}}{dark_rule}"

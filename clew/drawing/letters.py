@@ -34,6 +34,11 @@ def markup(text: str) -> str:
     return escape(visible(text))
 
 
+def verbatim(text: str) -> str:
+    """The same, with white space as it is: for preformatted text, or a page in an attribute."""
+    return escape(text)
+
+
 def shortened_name(name: str, most: int) -> str:
     """A long name with its middle left out, since names usually differ at their ends."""
     if len(name) <= most:

@@ -5,11 +5,9 @@ A page that shows fragments loads `stylesheet()` as a style sheet and `script()`
 data:`) and style attributes; no inline scripts are needed.
 """
 
-import re
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from html import escape
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -19,8 +17,8 @@ from clew.drawing.coloured_text import coloured_text, coloured_text_html
 from clew.drawing.colours import DARK, LIGHT, variables
 from clew.drawing.grid import grid
 from clew.drawing.heatmap import heatmap
-from clew.drawing.kinds import KINDS, rules
-from clew.drawing.letters import markup, visible, wrapped
+from clew.drawing.kinds import FONTS, KINDS, rules
+from clew.drawing.letters import markup, verbatim, visible, wrapped
 from clew.drawing.lines import lines
 from clew.drawing.network import network
 from clew.drawing.note import note, note_html
@@ -43,6 +41,7 @@ from clew.drawing.parts import (
 from clew.drawing.points import points
 from clew.drawing.shapes import Label, Picture, pixels
 from clew.drawing.spelled import spelled
+from clew.drawing.standalone import Theme, standalone
 from clew.drawing.table import table, table_html
 
 MARGIN, BETWEEN = 20, 26
@@ -53,7 +52,7 @@ def stylesheet() -> str:
     """All rules of fragments, in light and dark: by the reader's system, or by `data-theme` of an enclosing element."""
     light, dark = map(variables, (LIGHT, DARK))
     themes = (
-        f".clew-view{{color-scheme:light;{light}}}"
+        f".clew-view{{color-scheme:light;{FONTS}{light}}}"
         f"@media(prefers-color-scheme:dark){{.clew-view{{color-scheme:dark;{dark}}}}}"
         f":is([data-theme=light] .clew-view,.clew-view[data-theme=light]){{color-scheme:light;{light}}}"
         f":is([data-theme=dark] .clew-view,.clew-view[data-theme=dark]){{color-scheme:dark;{dark}}}"
@@ -132,14 +131,14 @@ def frame(title: str, about: str, parts: Sequence[Part]) -> str:
     Seen in Chromium with JupyterLab's theme; not tried in Jupyter, Colab and VS Code themselves.
     """
     height = sum(DRAWN[type(part)].picture(part).height + 50 for part in parts) + 110
-    page = escape(document(title, about, parts))
+    page = verbatim(document(title, about, parts))
     return (
         f'<iframe srcdoc="{page}" title="{markup(title)}"'
         f' style="width:100%;height:{min(round(height), 900)}px;border:0"></iframe>'
     )
 
 
-def picture(title: str, about: str, parts: Sequence[Part]) -> str:
+def picture(title: str, about: str, parts: Sequence[Part], theme: Theme = "auto") -> str:
     """All parts below each other, as one SVG file."""
     drawn = [DRAWN[type(part)].picture(part) for part in parts]
     width = max([each.width for each in drawn] + [480]) + 2 * MARGIN
@@ -160,15 +159,7 @@ def picture(title: str, about: str, parts: Sequence[Part]) -> str:
             y += BETWEEN
         elements.append(f'<g transform="translate({MARGIN} {pixels(y)})">{each.inner(f"p{number}")}</g>')
         y += each.height
-    body = "".join(elements)
-    used = [kind for kind in KINDS if re.search(rf'class="{kind}[" ]', body)]
-    style = f"{rules(LIGHT, ['page', *used])}@media(prefers-color-scheme:dark){{{rules(DARK, ['page', *used])}}}"
-    size = f'width="{pixels(width)}" height="{pixels(y + MARGIN)}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="clew-view" role="img" aria-label="{markup(title)}" {size} '
-        f'viewBox="0 0 {pixels(width)} {pixels(y + MARGIN)}"><title>{markup(title)}</title><style>{style}</style>'
-        f'<rect class="page" {size}/>{body}</svg>\n'
-    )
+    return standalone(width, y + MARGIN, title, "".join(elements), theme) + "\n"
 
 
 class Drawn(NamedTuple):

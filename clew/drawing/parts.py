@@ -69,18 +69,21 @@ class Grid:
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or the points of one group: values y at x. `spread` is their reach to either side."""
+    """One line, or the points of one group: values y at x. `spread` is their reach to either side. Values of a
+    `written` line stand at its points, the highest in bold."""
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     spread: Sequence[float] | None = None
     dashed: bool = False
+    written: bool = False
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines on two scales, which go from the minimum to the maximum, or over `x_range` and `y_range`."""
+    """Lines on two scales, which go from the minimum to the maximum, or over `x_range` and `y_range`. A line is
+    interrupted at values that are NaN."""
 
     series: Sequence[Series]
     x_label: str
@@ -92,6 +95,8 @@ class Lines:
     """Named horizontal lines."""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
+    x_names: Sequence[str] = ()
+    """Names of the places 0, 1, ... along x, written instead of numbers; an empty one is a gap."""
 
 
 @dataclass(frozen=True)

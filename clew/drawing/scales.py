@@ -55,7 +55,8 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Scale:
-    """Maps values from low to high to pixels from start to end; values beyond are placed at an end."""
+    """Maps values from low to high to pixels from start to end. Values beyond are placed at an end, or outside if the
+    scale is open."""
 
     low: float
     high: float
@@ -64,9 +65,10 @@ class Scale:
     log: bool = False
     whole: bool = False
     """Whether only whole numbers get a label."""
+    is_open: bool = False
 
     def __call__(self, value: float) -> float:
-        value = min(max(value, self.low), self.high)
+        value = value if self.is_open else min(max(value, self.low), self.high)
         low, high, at = map(math.log, (self.low, self.high, value)) if self.log else (self.low, self.high, value)
         share = (at - low) / (high - low)
         return self.start + (self.end - self.start) * share
@@ -108,3 +110,10 @@ def short_number(value: float) -> str:
     if 1e-4 <= abs(value) < 1e7:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     return with_power(value, 2)
+
+
+def short_numbers(values: Sequence[float]) -> list[str]:
+    """Values as shown on request, with equally many decimal places if they need only a few."""
+    texts = [short_number(value) for value in values]
+    digits = max((len(text.partition(".")[2]) for text in texts), default=0)
+    return texts if digits > 3 or "×" in "".join(texts) else [f"{value:,.{digits}f}" for value in values]

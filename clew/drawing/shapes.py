@@ -5,6 +5,7 @@ A shape with a `title` is a mark: the pointer, the arrow keys and screen readers
 """
 
 import json
+import math
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -81,16 +82,35 @@ class Stroke:
     closed: bool = False
     dash: tuple[float, ...] = ()
     title: str = ""
+    bend: float = 0.0
+    """The radius of the corners of straight lines."""
 
     def svg(self, name: str) -> str:
         first, *rest = places(self.points)
-        if self.curved:
+        if self.bend:
+            path = bent(self.points, self.bend)
+        elif self.curved:
             path = f"M{first}" + "".join(f"C{' '.join(rest[at : at + 3])}" for at in range(0, len(rest), 3))
         else:
             path = "L".join([f"M{first}", *rest]) + ("Z" if self.closed else "")
         dash = f' stroke-dasharray="{" ".join(f"{part:g}" for part in self.dash)}"' if self.dash else ""
         fill = "" if self.closed else ' fill="none"'
         return titled("path", f'd="{path}"{dash}{fill}', self.kind, self.title)
+
+
+def bent(points: Sequence[Place], bend: float) -> str:
+    """Straight lines with round corners, smaller ones where a line is too short for two of this radius."""
+    path = f"M{places(points[:1])[0]}"
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        radius = min(bend, math.dist(before, corner) / 2, math.dist(corner, after) / 2)
+        start, end = (towards(corner, other, radius) for other in (before, after))
+        path += "L{}Q{} {}".format(*places([start, corner, end]))
+    return f"{path}L{places(points[-1:])[0]}"
+
+
+def towards(start: Place, end: Place, distance: float) -> Place:
+    share = distance / (math.dist(start, end) or 1.0)
+    return start[0] + share * (end[0] - start[0]), start[1] + share * (end[1] - start[1])
 
 
 @dataclass(frozen=True)

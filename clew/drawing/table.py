@@ -78,17 +78,33 @@ def write(
 
 
 def table_html(part: Table, name: str) -> str:
-    is_right = numeric(part)
+    kinds = ["figure" if is_right else "" for is_right in numeric(part)]
+    table = table_element(list(map(cell, part.header)), [list(map(cell, row)) for row in part.rows], kinds)
+    room, focus = ("scroll long", ' tabindex="0"') if len(part.rows) > LONG else ("scroll", "")
+    return f'<div class="{room}"{focus}>{table}</div>'
 
-    def kind(column: int) -> str:
-        return ' class="figure"' if is_right[column] else ""
 
-    head = "".join(
-        f'<th scope="col"{kind(column)}>{markup(cell(value))}</th>' for column, value in enumerate(part.header)
-    )
-    body = "\n".join(
-        "<tr>" + "".join(f"<td{kind(column)}>{markup(cell(value))}</td>" for column, value in enumerate(row)) + "</tr>"
-        for row in part.rows
-    )
-    kinds, focus = ("scroll long", ' tabindex="0"') if len(part.rows) > LONG else ("scroll", "")
-    return f'<div class="{kinds}"{focus}><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+def table_element(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    kinds: Sequence[str] = (),
+    links: Sequence[str] = (),
+    *,
+    heads: int = 0,
+) -> str:
+    """A table of texts. `kinds` are the classes of its columns, `links` where the first cells of its rows lead; the
+    first `heads` cells of a row name it."""
+
+    def element(tag: str, column: int, text: str, attributes: str = "") -> str:
+        kind = f' class="{kinds[column]}"' if column < len(kinds) and kinds[column] else ""
+        return f"<{tag}{attributes}{kind}>{text}</{tag}>"
+
+    def row_of(number: int, row: Sequence[str]) -> str:
+        texts = [markup(text) for text in row]
+        if number < len(links):
+            texts[0] = f'<a href="{markup(links[number])}">{texts[0]}</a>'
+        return "".join(element("th" if column < heads else "td", column, text) for column, text in enumerate(texts))
+
+    head = "".join(element("th", column, markup(text), ' scope="col"') for column, text in enumerate(header))
+    body = "\n".join(f"<tr>{row_of(number, row)}</tr>" for number, row in enumerate(rows))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"

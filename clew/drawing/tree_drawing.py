@@ -9,25 +9,25 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import accumulate
 from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree, fold
-from clew.drawing.kinds import SANS
-from clew.drawing.letters import has_no_width, printable_letters, text_width
-from clew.drawing.standalone import Theme, standalone, themed
+from clew.drawing.kinds import TREE_KINDS
+from clew.drawing.letters import has_no_width, printable_letters, text_width, visible
+from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
+from clew.drawing.standalone import Theme, below_each_other
 
 
 @dataclass
-class Box:
-    """A placed node: its centre `x`, inside its strip [left, left + width). `height` is its number of phrase levels
-    above the words."""
+class Placed:
+    """A node in its place: its centre `x`, inside its strip [left, left + width). `height` is its number of phrase
+    levels above the words."""
 
     node: Tree
     size: int
-    children: list["Box"]
+    children: list["Placed"]
     width: int
     height: int
     x: int
@@ -52,7 +52,7 @@ class TreeDrawing:
         Path(path).write_text(tree_svg(self.tree, self.theme), encoding="utf-8")
 
 
-def lay_out(tree: Tree, size: Callable[[Tree], int], gap: int) -> list[Box]:
+def lay_out(tree: Tree, size: Callable[[Tree], int], gap: int) -> list[Placed]:
     """The boxes of all nodes, parents before children, with `gap` between neighbours."""
     boxes = [fold(tree, lambda node, below: boxed(node, size(node), below, gap))]
     for box in boxes:  # the list grows during the loop
@@ -63,11 +63,11 @@ def lay_out(tree: Tree, size: Callable[[Tree], int], gap: int) -> list[Box]:
     return boxes
 
 
-def boxed(node: Tree, size: int, children: list[Box], gap: int) -> Box:
+def boxed(node: Tree, size: int, children: list[Placed], gap: int) -> Placed:
     """A node's box at the left edge, with its children moved into it: side by side, with the label over their middle,
     or over a child that is almost there, which makes a straight line."""
     if not children:
-        return Box(node, size, [], size, 0, size // 2)
+        return Placed(node, size, [], size, 0, size // 2)
     starts = [0, *accumulate(child.width + gap for child in children)]
     middle = (children[0].x + starts[-2] + children[-1].x) // 2
     near = min((start + child.x for child, start in zip(children, starts, strict=False)), key=lambda x: abs(x - middle))
@@ -77,7 +77,7 @@ def boxed(node: Tree, size: int, children: list[Box], gap: int) -> Box:
         child.left += margin + start
         child.x += margin + start
     x = margin + middle
-    return Box(
+    return Placed(
         node,
         size,
         children,
@@ -121,7 +121,7 @@ BOX_LINES = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"
 ASCII_LINES = " |||-+++-+++-+++"
 
 
-def draw_branches(lines: list[list[int]], row: int, box: Box, top: int) -> None:
+def draw_branches(lines: list[list[int]], row: int, box: Placed, top: int) -> None:
     """Adds the directions in which lines leave each cell, from a phrase in the row above to its children."""
     if not box.children:
         return
@@ -165,24 +165,18 @@ def trees_svg(trees: Sequence[Tree], theme: Theme = "auto") -> str:
     """Several trees as one picture, below each other."""
     if not trees:
         raise UserError("there is no tree to draw; give at least one")
-    layouts = [lay_out(tree, picture_size, GAP) for tree in trees]
-    heights = [middle(boxes[-1], boxes[0]) + WORD_BELOW + 6 + MARGIN for boxes in layouts]
-    width, height = max(boxes[0].width for boxes in layouts) + 2 * MARGIN, sum(heights)
-    words = " / ".join(" ".join(tree.words) for tree in trees)
-    starts = accumulate(heights, initial=0)
-    shapes = [shapes_of(boxes) for boxes in layouts]
-    moved = [
-        f'<g transform="translate(0 {y})">{each}</g>' if y else each for y, each in zip(starts, shapes, strict=False)
-    ]
-    return standalone("clew-tree", theme, STYLES, width, height, words, "".join(moved))
+    return below_each_other(
+        [picture(tree) for tree in trees], " / ".join(" ".join(tree.words) for tree in trees), theme
+    )
 
 
-def shapes_of(boxes: list[Box]) -> str:
-    """The SVG of a tree's lines and nodes."""
+def picture(tree: Tree) -> Picture:
+    boxes = lay_out(tree, picture_size, GAP)
     root = boxes[0]
-    lines = "".join(branch(box, child, root) for box in boxes for child in box.children)
-    nodes = "".join(leaf_shape(box, root) if box.node.is_leaf else phrase_shape(box, root) for box in boxes)
-    return f'<path class="line" d="{lines}"/>{nodes}'
+    shapes: list[Shape] = [branch(box, child, root) for box in boxes for child in box.children]
+    for box in boxes:
+        shapes += leaf_shapes(box, root) if box.node.is_leaf else phrase_shapes(box, root)
+    return Picture(root.width + 2 * MARGIN, middle(boxes[-1], root) + WORD_BELOW + 6 + MARGIN, shapes)
 
 
 def tree_html(tree: Tree, theme: Theme = "auto") -> str:
@@ -191,58 +185,48 @@ def tree_html(tree: Tree, theme: Theme = "auto") -> str:
 
 
 MARGIN, GAP, LEVEL = 22, 16, 48
-LABEL_HEIGHT, LABEL_PADDING, CURVE = 22, 9, 9
+LABEL_HEIGHT, LABEL_PADDING, BEND = 22, 9, 6.5
 WORD_BELOW = 23
-WORD_SIZE, LABEL_SIZE, TAG_SIZE = 16.0, 12.5, 11.0
 
 
 def picture_size(node: Tree) -> int:
+    label, tag, word = (TREE_KINDS[kind].size for kind in ("phrase-other-name", "tree-tag", "tree-word"))
     if node.word is None:
-        return text_width(node.label, LABEL_SIZE * 1.12) + 2 * LABEL_PADDING  # bold is wider
-    return max(text_width(node.word, WORD_SIZE), text_width(node.label, TAG_SIZE))
+        return text_width(visible(node.label), label * 1.12) + 2 * LABEL_PADDING  # bold is wider
+    return max(text_width(visible(node.word), word), text_width(visible(node.label), tag))
 
 
-def middle(box: Box, root: Box) -> int:
+def middle(box: Placed, root: Placed) -> int:
     """The vertical centre of a node."""
     return MARGIN + LABEL_HEIGHT // 2 + LEVEL * (root.height - box.height)
 
 
-def branch(box: Box, child: Box, root: Box) -> str:
-    """A line down from a phrase, sideways, and down to a child, with rounded corners."""
+def branch(box: Placed, child: Placed, root: Placed) -> Stroke:
+    """A line down from a phrase, sideways, and down to a child."""
     x, end_x = MARGIN + box.x, MARGIN + child.x
     y, end_y = middle(box, root) + LABEL_HEIGHT // 2, middle(child, root) - LABEL_HEIGHT // 2
-    if x == end_x:
-        return f"M{x} {y}V{end_y}"
-    bend = min(CURVE, abs(end_x - x) // 2)
-    turn, across = (bend if end_x > x else -bend), y + (LEVEL - LABEL_HEIGHT) // 2
-    return (
-        f"M{x} {y}V{across - bend}Q{x} {across} {x + turn} {across}H{end_x - turn}Q{end_x} {across} {end_x}"
-        f" {across + bend}V{end_y}"
-    )
+    across = y + (LEVEL - LABEL_HEIGHT) // 2
+    corners = [] if x == end_x else [(x, across), (end_x, across)]
+    return Stroke([(x, y), *corners, (end_x, end_y)], "tree-line", bend=BEND)
 
 
-def phrase_shape(box: Box, root: Box) -> str:
-    x, y, kind = MARGIN + box.x, middle(box, root), KINDS.get(category(box.node.label), "other")
-    return (
-        f'<rect class="{kind}" x="{x - box.size // 2}" y="{y - LABEL_HEIGHT // 2}" width="{box.size}"'
-        f' height="{LABEL_HEIGHT}" rx="7"/><text class="label {kind}-label" x="{x}"'
-        f' y="{y + 4.5}">{escape(printable_letters(box.node.label))}</text>'
-    )
+def phrase_shapes(box: Placed, root: Placed) -> list[Shape]:
+    x, y, kind = MARGIN + box.x, middle(box, root), f"phrase-{PHRASES.get(category(box.node.label), 'other')}"
+    ground = Box(x - box.size // 2, y - LABEL_HEIGHT // 2, box.size, LABEL_HEIGHT, kind, round=7)
+    return [ground, Label(x, y + 4.5, box.node.label, f"{kind}-name")]
 
 
-def leaf_shape(box: Box, root: Box) -> str:
+def leaf_shapes(box: Placed, root: Placed) -> list[Shape]:
     x, y = MARGIN + box.x, middle(box, root)
-    return (
-        f'<text class="tag" x="{x}" y="{y + 3}">{escape(printable_letters(box.node.label))}</text>'
-        f'<text class="word" x="{x}" y="{y + WORD_BELOW}">{escape(printable_letters(box.node.word or ""))}</text>'
-    )
+    tag = Label(x, y + 3, box.node.label, "tree-tag")
+    return [tag, Label(x, y + WORD_BELOW, box.node.word or "", "tree-word")]
 
 
 def category(label: str) -> str:
     return re.split("[-=|]", label, maxsplit=1)[0]
 
 
-KINDS = {
+PHRASES = {
     label: kind
     for kind, labels in {
         "clause": ("", "TOP", "ROOT", "S1", "S", "SBAR", "SBARQ", "SINV", "SQ", "FRAG"),
@@ -258,61 +242,4 @@ KINDS = {
     }.items()
     for label in labels
 }
-"""The colour class of a label: a kind of phrase, or a sentiment."""
-
-LIGHT = {
-    "page": "#ffffff",
-    "line": "#b4bbc6",
-    "word": "#1b1f24",
-    "tag": "#6b7280",
-    "clause": "#e7e9ed #363b42",
-    "noun": "#dbe8fd #1c3f94",
-    "verb": "#fde1df #8f1d1d",
-    "preposition": "#d9f3e2 #14532d",
-    "modifier": "#fdf0c8 #7c3e0c",
-    "other": "#efe4fd #5b21a6",
-    "worst": "#f0a48d #551205",
-    "bad": "#fae0d6 #7c2d12",
-    "neutral": "#e7e9ed #363b42",
-    "good": "#d5e8f8 #0c4a6e",
-    "best": "#8fc3ee #062c47",
-}
-DARK = {
-    "page": "#15181d",
-    "line": "#4d5562",
-    "word": "#e9ecf1",
-    "tag": "#98a1ae",
-    "clause": "#343940 #e3e6ea",
-    "noun": "#1f3a63 #c4dafd",
-    "verb": "#5c2628 #fdcfcb",
-    "preposition": "#1c4431 #bdf3d1",
-    "modifier": "#4f3c12 #fbe08a",
-    "other": "#412b60 #e6d5fe",
-    "worst": "#a3412a #ffe4dc",
-    "bad": "#5a3226 #f8d3c5",
-    "neutral": "#343940 #e3e6ea",
-    "good": "#1d4059 #c6e2f7",
-    "best": "#2f77b0 #eef7ff",
-}
-"""Colours; those of labels are background and text."""
-
-
-def style(theme: str, colours: dict[str, str]) -> str:
-    """Rules that apply to one theme's pictures only, since a page may contain several. No variables: some viewers do
-    not support them."""
-    rules = {
-        ".line": f"fill:none;stroke:{colours['line']};stroke-width:1.5;stroke-linecap:round",
-        "text": f"text-anchor:middle;font-family:{SANS}",
-        ".label": f"font-size:{LABEL_SIZE}px;font-weight:600",
-        ".tag": f"font-size:{TAG_SIZE}px;fill:{colours['tag']}",
-        ".word": f"font-size:{WORD_SIZE}px;fill:{colours['word']}",
-        ".page": f"fill:{colours['page']}",
-    }
-    for kind, pair in colours.items():
-        if " " in pair:
-            ground, letters = pair.split()
-            rules |= {f".{kind}": f"fill:{ground}", f".{kind}-label": f"fill:{letters}"}
-    return "".join(f".clew-tree-{theme} {selector}{{{rule}}}" for selector, rule in rules.items())
-
-
-STYLES = themed(style, LIGHT, DARK)
+"""The kind of a label: a kind of phrase, or a sentiment."""

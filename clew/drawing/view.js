@@ -272,7 +272,7 @@ async function pixelsOf(image) {
 
 // Lines: the value of each at one place.
 
-function readLines(view, picture, { field: [left, top, right, bottom], x, y, label, series }) {
+function readLines(view, picture, { field: [left, top, right, bottom], x, y, label, names, series }) {
   const along = ([low, high, log], value) => log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
   const across = (value) => left + (right - left) * along(x, value);
   const places = [...new Set(series.flatMap((each) => each.x.filter((value, at) => value !== null && each.y[at] !== null && (value > 0 || !x[2]))))]
@@ -299,7 +299,7 @@ function readLines(view, picture, { field: [left, top, right, bottom], x, y, lab
       shapes.push(dot);
     }
     values.sort((a, b) => b.height - a.height);
-    say(view, [`${label} ${figure(value)}`, ...values], onScreen(picture, across(value), top + 4), aloud);
+    say(view, [`${label} ${names?.[value] ?? figure(value)}`.trim(), ...values], onScreen(picture, across(value), top + 4), aloud);
   };
   picture.addEventListener("pointermove", (event) => {
     const place = inPicture(picture, event).x;

@@ -32,6 +32,7 @@ from clew.drawing.parts import (
     Spelled,
     Table,
 )
+from clew.drawing.standalone import Theme
 
 __all__ = [
     "Bars",
@@ -74,9 +75,10 @@ class View:
         `name`."""
         return pages.fragment(self.title, self.about, self.parts, name)
 
-    def svg(self) -> str:
-        """All parts below each other, as one picture."""
-        return pages.picture(self.title, self.about, self.parts)
+    def svg(self, theme: Theme = "auto") -> str:
+        """All parts below each other, as one picture. Theme "auto" follows the reader's system; "light" and "dark" are
+        fixed."""
+        return pages.picture(self.title, self.about, self.parts, theme)
 
     def figure(self) -> Any:
         """A matplotlib figure with one panel per part."""

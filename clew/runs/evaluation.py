@@ -1,7 +1,6 @@
 """Evaluate a trained run on its own validation and test parts, on files, or on examples from Python. `clew evaluate`
 and `Run.evaluate` both read the parts with `read_parts` and score each with `score_part`."""
 
-import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from clew.data.files.text_files import TextString
 from clew.data.kinds.labelled import LABELLED, LabelledData
 from clew.data.kinds.section import DataSection
 from clew.data.notes import Notes
+from clew.drawing.table import table_element
 from clew.metrics.score import Score
 from clew.runs.config import Config, resolve
 from clew.runs.folder.run_files import IMPORTED
@@ -141,17 +141,11 @@ class Evaluations(Mapping[str, Evaluation]):
 
     def _repr_html_(self) -> str:
         names = list(dict.fromkeys(name for evaluation in self.values() for name in evaluation.measures))
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *names))
-        rows = "".join(
-            f"<tr><th>{html.escape(part)}</th>"
-            + "".join(
-                f"<td>{evaluation.measures[name]:.4g}</td>" if name in evaluation.measures else "<td></td>"
-                for name in names
-            )
-            + "</tr>"
+        rows = [
+            [part, *(f"{evaluation[name]:.4g}" if name in evaluation.measures else "" for name in names)]
             for part, evaluation in self.items()
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        ]
+        return table_element(["", *names], rows, heads=1)
 
 
 def read_parts(run: Any, request: EvaluationRequest, say: Say) -> tuple[Config, dict[str, Any]]:

@@ -23,7 +23,7 @@ def test_a_cell_is_as_dark_as_its_weight_and_stands_where_its_words_are() -> Non
             cell.get("fill-opacity", "")
         )
         for cell in root.iter(f"{SVG}rect")
-        if cell.get("class") == "cell"
+        if cell.get("class") == "heat mark"
     }
     assert cells == {
         (column, row): weight
@@ -31,7 +31,7 @@ def test_a_cell_is_as_dark_as_its_weight_and_stands_where_its_words_are() -> Non
         for column, weight in enumerate(weights)
         if weight >= 0.005
     }
-    words = [text.text for text in root.iter(f"{SVG}text") if "word" in text.get("class", "")]
+    words = [text.text for text in root.iter(f"{SVG}text") if text.get("class", "").startswith("word")]
     assert words[0] == "der" and words[3:] == ["the", "captain", "<&>"]
     assert words[1] is not None and len(words[1]) == LONGEST_WORD and words[1].endswith("kapitän")
     titles = [title.text for title in root.iter(f"{SVG}title")]
@@ -44,8 +44,8 @@ def test_every_word_is_inside_the_picture_and_pictures_stand_below_each_other() 
     layouts = [lay_out(each) for each in (ONE, OTHER)]
     assert height == sum(layout.height for layout in layouts) and width == max(layout.width for layout in layouts)
     for layout in layouts:
-        assert layout.left >= max(text_width(word, 14.0) for word in layout.target)
-        assert all(layout.top >= text_width(word, 14.0) * 0.7 for word in layout.source)
+        assert layout.left >= max(text_width(word, 13.0) for word in layout.target)
+        assert all(layout.top >= text_width(word, 13.0) * 0.7 for word in layout.source)
     tops = [re.findall(r"translate\(0 (\d+)\)", group.get("transform", "")) for group in root.iter(f"{SVG}g")]
     assert tops == [["0"], [str(layouts[0].height)]]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clew.drawing.curves import Curve, Curves, Panel, mean_of, value_range
-from clew.drawing.curves_page import Scale, page, script_json
+from clew.drawing.curves_page import page, scales, script_json
 from tests.drawing.test_curves import panels
 
 NASTY = "</script><img src=x onerror=alert(1)>&\"'`${x}@@DATA@@"
@@ -43,6 +43,12 @@ def read(text: str) -> Reader:
     return reader
 
 
+def lines(reader: Reader, kind: str) -> list[str]:
+    """The paths of the lines in the panels, thin ones of runs or thick ones of means; those of the legend are flat."""
+    paths = [(attributes.get("class") or "", attributes["d"] or "") for attributes in reader.found("path")]
+    return [path for name, path in paths if kind in name.split() and path != "M1 5L33 5"]
+
+
 def test_the_page_asks_nobody_for_anything() -> None:
     text = page(panels(["a", "b"]), "title")
     assert not re.search(r"(src|href)\s*=|url\(['\"]?(?!#)|@import|https?://(?!www\.w3\.org/2000/svg)", text)
@@ -64,8 +70,7 @@ def test_json_in_a_script_cannot_end_it() -> None:
 
 def test_every_run_is_a_thin_line_and_every_group_a_thick_one() -> None:
     reader = read(page(panels(["a", "b", "c"], seeds=4), "title"))
-    kinds = [attributes.get("class") for attributes in reader.found("path")]
-    assert (kinds.count("run"), kinds.count("mean")) == (2 * 3 * 4, 2 * 3)
+    assert (len(lines(reader, "run")), len(lines(reader, "mean"))) == (2 * 3 * 4, 2 * 3)
     assert len(reader.found("button")) == 3 and all(
         button["aria-pressed"] == "true" for button in reader.found("button")
     )
@@ -74,14 +79,12 @@ def test_every_run_is_a_thin_line_and_every_group_a_thick_one() -> None:
 
 def test_a_line_goes_through_its_values() -> None:
     panel = Panel("t", "u", (Curves("a", (Curve((0, 50, 100), (3.0, 2.0, 1.0)),)),))
-    scale = Scale(panel)
+    x, y, field = scales(panel)
     low, high = value_range(panel.groups)
-    (path,) = [a["d"] for a in read(page([panel], "t")).found("path") if a.get("class") == "mean"]
+    (path,) = lines(read(page([panel], "t")), "mean")
     drawn = [tuple(map(float, point.split())) for point in path.removeprefix("M").split("L")]
-    assert drawn == [
-        pytest.approx((scale.x(step), scale.y(value)), abs=0.06) for step, value in ((0, 3.0), (50, 2.0), (100, 1.0))
-    ]
-    assert scale.y(high) < scale.y(3.0) < scale.y(1.0) < scale.y(low), "up is more"
+    assert drawn == [pytest.approx((x(step), y(value)), abs=0.06) for step, value in ((0, 3.0), (50, 2.0), (100, 1.0))]
+    assert y(high + 1) < field.top == y(high) < y(3.0) < y(1.0) < y(low) == field.bottom, "beyond is clipped"
 
 
 def test_what_is_read_off_is_what_is_drawn() -> None:
@@ -98,7 +101,7 @@ def test_what_is_read_off_is_what_is_drawn() -> None:
 def test_groups_without_a_point_do_no_harm() -> None:
     empty = Panel("t", "u", (Curves("a", ()), Curves("b", (Curve((), ()),)), Curves("c", (Curve((5,), (1.0,)),))))
     reader = read(page([empty], "t"))
-    assert [a.get("class") for a in reader.found("path")].count("mean") == 1
+    assert len(lines(reader, "mean")) == 1
     read(page([Panel("t", "u", (Curves("a", ()),))], "t"))
 
 

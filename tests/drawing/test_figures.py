@@ -30,6 +30,10 @@ def test_a_figure_has_the_data_on_axes_of_its_own() -> None:
     assert axis.lines[0].get_ydata().tolist() == [3, 1, 2] and axis.get_yscale() == "log"
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("steps", "loss")
     assert [text.get_text() for text in axis.texts] == ["half"]
+    named = Lines([Series("a", [0, 1], [1.0, 2.5], written=True)], "", "", x_names=["one", "two"])
+    axis = View("t", [named]).figure().axes[0]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["one", "two"]
+    assert {"1.0", "2.5"} <= set(texts(View("t", [named]).figure()))
     heat = View("t", [Heatmap(np.array([[0.2, 0.9]]), ["a"], ["x", "y"], low=0, high=1, unit="%")]).figure().axes[0]
     assert heat.images[0].get_array().tolist() == [[0.2, 0.9]] and heat.images[0].get_clim() == (0, 1)
     assert [text.get_text() for text in heat.texts] == ["20%", "90%"]

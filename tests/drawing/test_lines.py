@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -83,3 +84,37 @@ def test_few_points_have_dots_and_a_lone_one_always() -> None:
     dots = [shape for shape in lines(Lines([Series("a", many, values)], "x", "y")).shapes if isinstance(shape, Dot)]
     assert len(dots) == 1
     assert lines(Lines([], "x", "y")).svg("a").startswith("<svg")
+
+
+def test_names_stand_below_their_places_and_lean_if_they_are_wide() -> None:
+    series = [Series("a", [0, 1, 1.5, 3], [2.0, 1.0, math.nan, 3.0])]
+    for names, kind in ((["a", "b", "", "d"], "place"), (["a", "b" * 40, "", "d" * 20], "place-end")):
+        part = Lines(series, "", "loss", x_names=names)
+        picture = lines(part)
+        x, _, field = scales(part, 6)
+        labels = [shape for shape in picture.shapes if isinstance(shape, Label) and shape.kind == kind]
+        assert [label.text[0] for label in labels] == ["a", "b", "d"]
+        assert [label.x for label in labels] == pytest.approx([x(0), x(1), x(3)], abs=5)
+        reach = max(len(label.text) for label in labels) * 4 if kind == "place-end" else 0
+        assert picture.height > field.bottom + 18 + reach and all(label.y > field.bottom for label in labels)
+        assert json.loads(json.dumps(picture.readout))["names"] == names
+    many = Lines([Series("a", range(60), range(60))], "", "y", x_names=[f"layer {i}" for i in range(60)])
+    assert lines(many).width > 60 * 40, "wide enough to write the values"
+
+
+def test_values_are_written_where_they_are_in_nobodys_way() -> None:
+    low = Series("low", [0, 1, 2], [1.0, 2.25, 1.5], written=True)
+    part = Lines([low], "", "y", x_names=["a", "b", "c"])
+    _, y, _ = scales(part, 6)
+
+    def written(part: Lines) -> list[tuple[str, bool, str]]:
+        """Each text, whether it stands above its point, and its kind."""
+        labels = [shape for shape in lines(part).shapes if isinstance(shape, Label) and "value" in shape.kind]
+        dots = [shape for shape in lines(part).shapes if isinstance(shape, Dot)][: len(labels)]
+        return [(label.text, label.y < dot.y, label.kind) for label, dot in zip(labels, dots, strict=True)]
+
+    alone = [("1.00", False, "point-value"), ("2.25", True, "point-value-best"), ("1.50", False, "point-value")]
+    assert written(part) == alone, "valleys have theirs below"
+    high = Series("high", [1, 2], [3.0, 1.2])
+    both = written(Lines([low, high], "", "y", x_names=["a", "b", "c"]))
+    assert [above for _, above, _ in both] == [True, False, True], "below another line"

@@ -111,11 +111,11 @@ def test_no_two_neighbours_share_a_column(tree):
 def test_a_picture_is_one_document_with_the_words_in_order(tree, theme):
     picture = ElementTree.fromstring(tree_svg(tree, theme))
     space = "{http://www.w3.org/2000/svg}"
-    texts = picture.findall(f"{space}text")
-    words = sorted((float(text.get("x")), text.text) for text in texts if text.get("class") == "word")
+    texts = list(picture.iter(f"{space}text"))
+    words = sorted((float(text.get("x")), text.text) for text in texts if text.get("class") == "tree-word")
     assert [word for _, word in words] == tree.words
     assert picture.find(f"{space}title").text == " ".join(tree.words)
-    assert len({text.get("y") for text in texts if text.get("class") == "word"}) == 1
+    assert len({text.get("y") for text in texts if text.get("class") == "tree-word"}) == 1
     width = float(picture.get("width"))
     for (x, word), (next_x, next_word) in zip(words, words[1:], strict=False):
         assert next_x - x >= (text_width(word, 16) + text_width(next_word, 16)) // 2
@@ -136,13 +136,13 @@ def test_colours_follow_the_reader_or_the_theme():
     light, dark = tree_svg(DOG, "light"), tree_svg(DOG, "dark")
     assert "prefers-color-scheme" not in light + dark
     assert light != dark
-    assert ".clew-tree-light .page" in light and ".clew-tree-dark .page" in dark
+    assert ".clew-picture-light .page" in light and ".clew-picture-dark .page" in dark
 
 
 def test_phrases_are_coloured_by_kind_and_sentiment_by_value():
-    assert 'class="noun"' in tree_svg(parse_tree("(NP-SBJ (NN a))"))
-    assert 'class="other"' in tree_svg(parse_tree("(CAPTION (NN a))"))
-    assert 'class="best"' in tree_svg(parse_tree("(4 (2 a) (3 b))"))
+    assert 'class="phrase-noun"' in tree_svg(parse_tree("(NP-SBJ (NN a))"))
+    assert 'class="phrase-other"' in tree_svg(parse_tree("(CAPTION (NN a))"))
+    assert 'class="phrase-best"' in tree_svg(parse_tree("(4 (2 a) (3 b))"))
 
 
 def test_a_long_sentence_scrolls_in_a_page_and_is_never_squeezed():
@@ -180,7 +180,8 @@ def test_several_trees_stand_below_each_other_in_one_picture():
     assert int(both.get("height")) == int(first.get("height")) + int(second.get("height"))
     assert int(both.get("width")) == max(int(first.get("width")), int(second.get("width")))
     groups = both.findall("{*}g")
-    assert [group.get("transform") for group in groups] == [f"translate(0 {first.get('height')})"]
-    assert [text.text for text in groups[0].iter() if text.get("class") == "word"] == ["it", "rains"]
+    tops = ["translate(0 0)", f"translate(0 {first.get('height')})"]
+    assert [group.get("transform") for group in groups] == tops
+    assert [text.text for text in groups[1].iter() if text.get("class") == "tree-word"] == ["it", "rains"]
     with pytest.raises(UserError, match="^there is no tree to draw; give at least one$"):
         trees_svg([])

@@ -37,6 +37,7 @@ def every_part(text: str = "name") -> list[Part]:
             thresholds=[(text, 1.5)],
         ),
         Lines([Series(text, [1, 10], [1.0, 0.01])], "x", "y", log_x=True, log_y=True),
+        Lines([Series("c", [0, 1, 2], [0.5, np.nan, 1.0], written=True)], "", text, x_names=[text, "", "b" * 30]),
         Bars([text, "b"], [[1.0, -1.0], [0.5, 2.0]], text, text, groups=[text, "g"]),
         Bars([text], [0.5], "share"),
         Points([Series(text, [0, 1], [1, 0])], [[text, "b"]], text, text, text),

@@ -1,3 +1,4 @@
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.inspection.linear_probes import Fitted
-from clew.instruments.probe_drawing import probing_svg
+from clew.instruments.probe_view import probing_view
 from clew.instruments.probing import Probed, Probing, Row, probe_run, rows_of
 from clew.instruments.subjects.probe_corpora import read_probe_corpus
 from clew.recipes.resolving import config_of
@@ -200,10 +201,13 @@ def test_a_picture_has_a_panel_a_corpus_and_a_dot_a_row() -> None:
         Probed(name, "words", counts, 3, fitted, untrained, {"most frequent tag": 40.0})
         for name, untrained in (("a<b", fitted), ("c", ()))
     )
-    picture = ElementTree.fromstring(probing_svg(Probing("runs/x", rows, corpora)))
-    found = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert [text for text in found if text in ("a<b", "c", "untrained")] == ["a<b", "untrained", "c"]
-    assert found.count("62.5") == 2 and found.count("layer 1") == 2
+    view = probing_view(Probing("runs/x", rows, corpora))
+    picture = ElementTree.fromstring(view.svg())
+    texts = [(each.text, each.get("class")) for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    panels = ("a<b: 3 labels of words", "c: 3 labels of words", "untrained")
+    assert [text for text, _ in texts if text in panels] == [panels[0], "untrained", panels[1]]
+    assert texts.count(("62.5", "point-value-best")) == 2 and texts.count(("50.0", "point-value")) == 2
+    assert [text for text, _ in texts].count("layer 1") == 2
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}circle"))) == 9
-    with pytest.raises(UserError, match="unknown theme 'drak'; did you mean 'dark'?"):
-        probing_svg(Probing("x", rows, corpora), "drak")  # type: ignore[arg-type]
+    series = view.parts[0].series  # type: ignore[union-attr]
+    assert list(series[0].x) == [0, 1, 2.5, 3] and math.isnan(series[0].y[2]), "a gap between levels and mixes"

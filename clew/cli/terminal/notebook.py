@@ -1,11 +1,11 @@
 """Progress in a notebook: one output with a bar, updated in place. It needs only IPython, and no widgets."""
 
-import html
 import sys
 import time
 from typing import Any
 
 from clew.cli.terminal.progress import Pace, evaluation, shown_numbers
+from clew.drawing.progress import progress_html
 
 EVERY = 0.25
 """Seconds between two updates, since the notebook server stores each of them."""
@@ -81,16 +81,7 @@ class NotebookBar:
             self.handle.update(content, raw=True)
 
     def html(self) -> str:
-        messages = "\n".join(html.escape(line) for line in self.lines[-MOST_LINES:])
-        bar = ""
-        if self.total:
-            bar = (
-                f'<progress max="{self.total}" value="{self.done}" style="width: 20em; vertical-align:'
-                f' middle"></progress> <span>{html.escape(self.text)}</span>'
-            )
-        return (
-            f'<div style="font-size: 90%"><div style="white-space: pre-wrap; opacity: 0.75">{messages}</div>{bar}</div>'
-        )
+        return progress_html(self.lines[-MOST_LINES:], self.done, self.total, self.text)
 
     def __enter__(self) -> "NotebookBar":
         return self
