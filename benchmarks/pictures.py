@@ -1,18 +1,16 @@
-"""Every picture that the project draws, from fixed values and from the frozen runs; and what two folders of them differ
-in.
+"""Draw every picture of the project, from fixed values and from the frozen runs, and compare two folders of pictures.
 
     python -m benchmarks.pictures draw OUT
     python -m benchmarks.pictures compare BEFORE AFTER
 
-A change that should leave pictures as they are draws them before and after. Numbers are compared to a tolerance,
-embedded images by their pixels, and everything else exactly. Times and ids that are made of the content are passed
-over.
+To check that a change does not affect pictures, draw them before and after it. Numbers are compared with a tolerance,
+embedded images by their pixels, and everything else exactly. Times and ids that are hashes of the content are ignored.
 
     OUT/fixed/      every kind of part, alignments, trees, learning curves and a tour's report, from fixed values
-    OUT/looks/      what instruments show of the frozen runs: RUN/INSTRUMENT.svg, .html and .txt
-    OUT/commands/   what other commands draw: translate --attention, parse, probe, prune, compare --curves, look at
-                    several runs
-    OUT/tour/       the tour at its quickest
+    OUT/looks/      views of the frozen runs by all instruments: RUN/INSTRUMENT.svg, .html and .txt
+    OUT/commands/   pictures of other commands: translate --attention, parse, probe, prune, compare --curves, and look
+                    with several runs
+    OUT/tour/       the tour at its smallest scale
 """
 
 import argparse
@@ -33,6 +31,7 @@ import numpy as np
 import torch
 
 import clew
+from clew.core.errors import counted
 from clew.data.syntax.trees import parse_tree
 from clew.drawing.alignments import Drawn, alignment_figure, alignment_svg
 from clew.drawing.curves import Curve, Curves, Panel, figure
@@ -66,12 +65,12 @@ WORDS = ["the", "ball", "of", "thread", "was", "small", "<and>", 'red & "old"', 
 TREE = (
     "(S (NP (DT the) (JJ red) (NN thread)) (VP (VBZ leads) (PP (IN out) (PP (IN of) (NP (DT the) (NN maze))))) (. .))"
 )
-UNTIMED = "cost"
-"""The stop of a tour that takes the time of layers."""
+TIMED_STOP = "cost"
+"""The stop of the tour that times layers, so its pictures change in every run."""
 
 
 def fixed_parts() -> dict[str, Part]:
-    """A part of every kind, and of those with forms that are drawn otherwise one of each form."""
+    """Build a part of every kind, in every form that is drawn differently."""
     waves = np.sin(np.arange(54).reshape(6, 9) / 3)
     large = np.cos(np.arange(60 * 60).reshape(60, 60) / 97)
     x = list(range(1, 25))
@@ -153,8 +152,8 @@ def draw_fixed(out: Path) -> None:
     }
     views["everything"] = View("Everything", list(parts.values()), "All parts below each other.")
     for name, view in views.items():
-        for ending in ("svg", "html", "json", "png"):
-            view.save(out / f"view-{name}.{ending}")
+        for suffix in ("svg", "html", "json", "png"):
+            view.save(out / f"view-{name}.{suffix}")
         (out / f"view-{name}-notebook.html").write_text(view._repr_html_(), encoding="utf-8")
     weights = [[0.7, 0.2, 0.1], [0.05, 0.9, 0.05], [0.25, 0.25, 0.5]]
     alignments = [
@@ -191,11 +190,11 @@ def curve(start: float, length: int) -> Curve:
 
 
 def draw_looks(out: Path) -> None:
-    """All instruments that fit each frozen run, with the options that were recorded of them."""
-    for folder in sorted(Path().glob("*/recorded.json")):
-        name, run = folder.parent.name, str(folder.parent / "run")
+    """Draw all instruments that apply to each frozen run, with their recorded options."""
+    for recorded in sorted(Path().glob("*/recorded.json")):
+        name, run = recorded.parent.name, str(recorded.parent / "run")
         looks = {
-            each["instrument"]: each["options"] for each in json.loads(folder.read_text(encoding="utf-8"))["looks"]
+            look["instrument"]: look["options"] for look in json.loads(recorded.read_text(encoding="utf-8"))["looks"]
         }
         if "tokens" in looks:
             looks["graph"] = looks["tokens"]
@@ -204,23 +203,23 @@ def draw_looks(out: Path) -> None:
         (out / name).mkdir()
         for instrument, options in looks.items():
             view = clew.look(loaded, instrument, **options)
-            for ending in ("svg", "html"):
-                view.save(out / name / f"{instrument}.{ending}")
-            words = [
+            for suffix in ("svg", "html"):
+                view.save(out / name / f"{instrument}.{suffix}")
+            settings = [
                 f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}"
                 for key, value in options.items()
                 if key != "text"
             ]
             text = ["--text", options["text"]] if "text" in options else []
-            told = command(
-                "look", instrument, run, *words, *text, "--device", "cpu", *(["--code", *code] if code else [])
+            result = command(
+                "look", instrument, run, *settings, *text, "--device", "cpu", *(["--code", *code] if code else [])
             )
-            assert told.status == 0, told.err
-            (out / name / f"{instrument}.txt").write_text(told.out, encoding="utf-8")
+            assert result.status == 0, result.err
+            (out / name / f"{instrument}.txt").write_text(result.out, encoding="utf-8")
 
 
 def draw_commands(out: Path) -> None:
-    several = ["language_model/run", "language_model_finetuned/run"]
+    two_runs = ["language_model/run", "language_model_finetuned/run"]
     text = ["--text", "the thread was cut"]
     commands = {
         "alignments.svg": ["translate", "translation/run", "--file", "translation/asked.txt", "--attention", "FILE"],
@@ -234,16 +233,16 @@ def draw_commands(out: Path) -> None:
         "trees.svg": ["parse", "parsing/run", "--file", "parsing/asked.txt", "--format", "svg", "--out", "FILE"],
         "trees.txt": ["parse", "parsing/run", "--file", "parsing/asked.txt", "--format", "text", "--out", "FILE"],
         "probing.svg": ["probe", "language_model/run", "--limit", "40", "--control", "--out", "FILE"],
-        "curves.html": ["compare", *several, "--curves", "FILE"],
-        "curves.png": ["compare", *several, "--curves", "FILE"],
-        "compared-surprisal.html": ["look", "surprisal", *several, *text, "--out", "FILE"],
-        "compared-attention.svg": ["look", "attention", *several, *text, "--out", "FILE"],
-        "compared-cka.svg": ["look", "cka", *several, "corpus=own", "sentences=12", "--out", "FILE"],
-        "compared-curves.svg": ["look", "curves", *several, "--out", "FILE"],
+        "curves.html": ["compare", *two_runs, "--curves", "FILE"],
+        "curves.png": ["compare", *two_runs, "--curves", "FILE"],
+        "compared-surprisal.html": ["look", "surprisal", *two_runs, *text, "--out", "FILE"],
+        "compared-attention.svg": ["look", "attention", *two_runs, *text, "--out", "FILE"],
+        "compared-cka.svg": ["look", "cka", *two_runs, "corpus=own", "sentences=12", "--out", "FILE"],
+        "compared-curves.svg": ["look", "curves", *two_runs, "--out", "FILE"],
         "compared-contextuality.svg": [
             "look",
             "contextuality",
-            *several,
+            *two_runs,
             "corpus=own",
             "sentences=12",
             "least=2",
@@ -253,7 +252,7 @@ def draw_commands(out: Path) -> None:
         "heads-off.svg": [
             "look",
             "attention",
-            several[0],
+            two_runs[0],
             *text,
             "off=1.1",
             "layer=1",
@@ -272,28 +271,30 @@ def draw_commands(out: Path) -> None:
             "FILE",
         ],
     }
-    for name, words in commands.items():
-        found = command(*(str(out / name) if word == "FILE" else word for word in words))
-        assert found.status == 0, found.err
-    found = command("prune", "language_model/run", "--heads", "0.5", "--points", "4", "--out", "pruned")
-    assert found.status == 0, found.err
+    for name, arguments in commands.items():
+        result = command(*(str(out / name) if argument == "FILE" else argument for argument in arguments))
+        assert result.status == 0, result.err
+    result = command("prune", "language_model/run", "--heads", "0.5", "--points", "4", "--out", "pruned")
+    assert result.status == 0, result.err
     shutil.copy("pruned/pruning.html", out / "pruning.html")
 
 
 def draw_tour(out: Path) -> None:
-    stops = [each["name"] for each in command("tour", "--list", "--json").objects if each["name"] != UNTIMED]
-    found = command("tour", "--only", *stops, "--scale", "quick", "--folder", "tour", "--out", str(out / "report.html"))
-    assert found.status == 0, found.err
+    stops = [stop["name"] for stop in command("tour", "--list", "--json").objects if stop["name"] != TIMED_STOP]
+    result = command(
+        "tour", "--only", *stops, "--scale", "quick", "--folder", "tour", "--out", str(out / "report.html")
+    )
+    assert result.status == 0, result.err
 
 
 DRAWINGS = {"fixed": draw_fixed, "looks": draw_looks, "commands": draw_commands, "tour": draw_tour}
 
 
 def draw(out: Path, only: list[str]) -> None:
-    """Draws in a copy of the frozen runs, by one thread, so that the same code draws the same."""
+    """Draw pictures in a copy of the frozen runs, with one thread so that they are reproducible."""
     out = out.resolve()
     torch.set_num_threads(1)
-    there = os.getcwd()
+    previous = os.getcwd()
     with TemporaryDirectory() as folder:
         shutil.copytree(FROZEN, folder, dirs_exist_ok=True)
         os.environ["CLEW_CACHE"] = f"{folder}/cache"
@@ -308,35 +309,35 @@ def draw(out: Path, only: list[str]) -> None:
                     f"{name}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB", flush=True
                 )
         finally:
-            os.chdir(there)
+            os.chdir(previous)
 
 
 IMAGE = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
-PASSED_OVER = [
+IGNORED = [
     (re.compile(r"\bv[0-9a-f]{12}\b"), "ID"),
     (re.compile(r"\b(?:\d[\d.,]*|a) (?:ms|seconds?|minutes?|s)\b"), "TIME"),
     (re.compile(r"torch \d[\w.+]*"), "TORCH"),
 ]
-"""What differs from one drawing to the next: ids that are a hash of the content, times, and the version of torch."""
+"""Text that may change without a change of the picture: ids that hash the content, times, and the version of torch."""
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b")
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-MOST_SHOWN = 3
-"""Differences that are shown of a file."""
-PIXEL = 2 / 255
-"""How far the channel of a pixel may be from the other."""
+MAX_DIFFERENCES = 3
+"""The number of differences listed per file."""
+PIXEL_TOLERANCE = 2 / 255
+"""The allowed difference of a pixel's channel."""
 
 
 def compare(before: Path, after: Path, relative: float) -> list[str]:
-    """A line for every file that is missing, new or different."""
+    """Describe every file that is missing, new or different."""
     names = [
         {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
         for folder in (before, after)
     ]
-    found = [f"{name}: it is not drawn any more" for name in sorted(names[0] - names[1])]
-    found += [f"{name}: it was not drawn before" for name in sorted(names[1] - names[0])]
+    lines = [f"{name}: no longer drawn" for name in sorted(names[0] - names[1])]
+    lines += [f"{name}: new" for name in sorted(names[1] - names[0])]
     for name in sorted(names[0] & names[1]):
-        found += [f"{name}: {difference}" for difference in differences(before / name, after / name, relative)]
-    return found
+        lines += [f"{name}: {difference}" for difference in differences(before / name, after / name, relative)]
+    return lines
 
 
 def differences(before: Path, after: Path, relative: float) -> list[str]:
@@ -345,67 +346,64 @@ def differences(before: Path, after: Path, relative: float) -> list[str]:
     if before.suffix == ".png":
         return list(image_differences(before.read_bytes(), after.read_bytes()))
     return list(text_differences(before.read_text(encoding="utf-8"), after.read_text(encoding="utf-8"), relative))[
-        :MOST_SHOWN
+        :MAX_DIFFERENCES
     ]
 
 
 def text_differences(before: str, after: str, relative: float) -> Iterator[str]:
     for pair in zip(IMAGE.findall(before), IMAGE.findall(after), strict=False):
         yield from image_differences(*map(b64decode, pair))
-    one, other = prepared(before), prepared(after)
-    if len(one) != len(other):
+    old, new = split_at_numbers(before), split_at_numbers(after)
+    if len(old) != len(new):
         yield (
-            f"the text had {len(one) // 2} numbers and has {len(other) // 2}; it differs from"
-            f" {first_difference(one, other)} on"
+            f"the text had {len(old) // 2} numbers and now has {len(new) // 2}; the first difference is at"
+            f" {first_difference(old, new)}"
         )
         return
-    for place, (then, now) in enumerate(zip(one, other, strict=True)):
-        if then != now and not (place % 2 and numbers_agree(then, now, relative)):
-            yield f"{context(one, place)} has become {context(other, place)}"
+    for index, (then, now) in enumerate(zip(old, new, strict=True)):
+        if then != now and not (index % 2 and numbers_agree(then, now, relative)):
+            yield f"{context(old, index)} changed to {context(new, index)}"
 
 
-def prepared(text: str) -> list[str]:
-    """A text cut at its numbers: pieces between them at even places, numbers at odd ones. Colours are no numbers."""
+def split_at_numbers(text: str) -> list[str]:
+    """Split a text at its numbers: numbers have odd indices. Colours are not numbers."""
     text = IMAGE.sub("IMAGE", text)
-    for pattern, instead in PASSED_OVER:
-        text = pattern.sub(instead, text)
+    for pattern, placeholder in IGNORED:
+        text = pattern.sub(placeholder, text)
     colours = COLOUR.findall(text)
     pieces = re.split(f"({NUMBER.pattern})", COLOUR.sub("\0", text))
     remaining = iter(colours)
     return [re.sub("\0", lambda _: next(remaining), piece) for piece in pieces]
 
 
-def numbers_agree(one: str, other: str, relative: float) -> bool:
-    """Whether they differ by the tolerance, or in the last digit behind a point."""
-    last = max(
-        10.0 ** -len(each.partition("e")[0].partition(".")[2]) if "." in each and "e" not in each else 0.0
-        for each in (one, other)
+def numbers_agree(old: str, new: str, relative: float) -> bool:
+    """Whether two numbers differ by at most the relative tolerance, or by one in the last decimal place."""
+    last_digit = max(
+        10.0 ** -len(number.partition(".")[2]) if "." in number and "e" not in number else 0.0 for number in (old, new)
     )
-    return abs(float(one) - float(other)) <= max(relative * max(abs(float(one)), abs(float(other))), 1.01 * last)
+    return abs(float(old) - float(new)) <= max(relative * max(abs(float(old)), abs(float(new))), 1.01 * last_digit)
 
 
-def first_difference(one: list[str], other: list[str]) -> str:
-    place = next(
-        (place for place, (then, now) in enumerate(zip(one, other, strict=False)) if then != now),
-        min(len(one), len(other)) - 1,
+def first_difference(old: list[str], new: list[str]) -> str:
+    index = next(
+        (index for index, (then, now) in enumerate(zip(old, new, strict=False)) if then != now),
+        min(len(old), len(new)) - 1,
     )
-    return context(one, place)
+    return context(old, index)
 
 
-def context(pieces: list[str], place: int) -> str:
-    before = "".join(pieces[max(place - 4, 0) : place])[-40:]
-    after = "".join(pieces[place + 1 : place + 4])[:30]
-    return repr(f"{before}[{pieces[place][:60]}]{after}")
+def context(pieces: list[str], index: int) -> str:
+    before = "".join(pieces[max(index - 4, 0) : index])[-40:]
+    after = "".join(pieces[index + 1 : index + 4])[:30]
+    return repr(f"{before}[{pieces[index][:60]}]{after}")
 
 
 def image_differences(before: bytes, after: bytes) -> Iterator[str]:
-    one, other = (matplotlib.image.imread(io.BytesIO(each), format="png") for each in (before, after))
-    if one.shape != other.shape:
-        yield (
-            f"an image of {one.shape[1]} x {one.shape[0]} pixels has become one of {other.shape[1]} x {other.shape[0]}"
-        )
-    elif (changed := np.abs(one - other).reshape(*one.shape[:2], -1).max(-1) > PIXEL).any():
-        yield f"{changed.sum()} of {changed.size} pixels of an image are others"
+    old, new = (matplotlib.image.imread(io.BytesIO(content), format="png") for content in (before, after))
+    if old.shape != new.shape:
+        yield f"an image of {old.shape[1]} x {old.shape[0]} pixels now has {new.shape[1]} x {new.shape[0]}"
+    elif (changed := np.abs(old - new).reshape(*old.shape[:2], -1).max(-1) > PIXEL_TOLERANCE).any():
+        yield f"{changed.sum()} of {changed.size} pixels of an image differ"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -416,21 +414,21 @@ def main(arguments: list[str] | None = None) -> int:
     drawing = verbs.add_parser("draw", help="draw all pictures")
     drawing.add_argument("out", type=Path)
     drawing.add_argument("--only", nargs="+", choices=list(DRAWINGS), default=[])
-    comparing = verbs.add_parser("compare", help="what two folders of pictures differ in")
+    comparing = verbs.add_parser("compare", help="compare two folders of pictures")
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     comparing.add_argument(
-        "--tolerance", type=float, default=1e-3, help="how far numbers may be apart, relatively (default 0.001)"
+        "--tolerance", type=float, default=1e-3, help="relative tolerance of numbers (default: 0.001)"
     )
     options: Any = parser.parse_args(arguments)
     if options.verb == "draw":
         draw(options.out, options.only)
         return 0
-    found = compare(options.before, options.after, options.tolerance)
-    for line in found:
+    lines = compare(options.before, options.after, options.tolerance)
+    for line in lines:
         print(line)
-    print(f"{len(found)} differences" if found else "no difference")
-    return 1 if found else 0
+    print(counted(len(lines), "difference") if lines else "no differences")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
-"""`python -m benchmarks.ragged_compile [section.field=value ...]`: what compiling costs where batches have many shapes.
+"""`python -m benchmarks.ragged_compile [section.field=value ...]`: the cost of compiling for batches of many shapes.
 
-The Transformer of `tatoeba-transformer` is trained in clew's own loop, 120 steps in each of these ways:
+The Transformer of `tatoeba-transformer` is trained in clew's own loop for 120 steps, in each of these variants:
 
   eager      batches padded to their longest row; nothing is compiled or captured
-  captured   few shapes (training.bucket), passes as CUDA graphs; on a CPU there are none
-  bucketed   few shapes, compiled and captured as training.compile=true does it
-  again      the same by a second process, which finds the code of the first in the cache
+  captured   few shapes (training.bucket); passes are CUDA graphs, except on a CPU, which has none
+  bucketed   few shapes, compiled and captured as by training.compile=true
+  again      the same in a second process, which finds the code of the first in the cache
   ragged     batches padded to their longest row, under torch.compile without `dynamic`: a graph for each shape
              until it makes one for all lengths, or gives up; not captured
 
-Each runs in a process of its own, and compiles into an empty cache but where it says otherwise. Seconds are counted
-from the first step, so that loading torch and the data is left out. A way that is not done after --limit seconds is
-stopped after its step. Tokens are real ones, without padding. A graph is counted where Python was traced, whether its
-code was compiled or found. Settings override the recipe's in all ways: `model.num_layers=1` is a quick try.
-TORCH_LOGS=recompiles says why a graph was compiled again.
+Each variant runs in its own process and, except for `again`, compiles into an empty cache. Time is measured from the
+first step, without loading torch and the data. After --limit seconds a variant ends with its current step. Tokens are
+counted without padding. A graph is counted when its Python code is traced, even if its compiled code is in the cache.
+Overrides apply to all variants: `model.num_layers=1` is a quick test. TORCH_LOGS=recompiles explains recompilations.
 """
 
 import argparse
@@ -48,13 +47,12 @@ from clew.training.watchers import Watchers
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 STEPS = 120
-"""The steps that are shown are numbered for this many, and scaled where --steps is another number."""
+"""The default of --steps. Step numbers in the table refer to it, and are scaled for other values."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """`plain` takes torch.compile as it comes instead of clew's own; `cache` names the way whose compiled code is
-    found."""
+class Variant:
+    """`plain` uses torch.compile instead of clew's compilation; `cache` names the variant whose cache is reused."""
 
     settings: tuple[str, ...]
     plain: bool = False
@@ -62,32 +60,34 @@ class Way:
 
 
 RAGGED, FEW = ("training.bucket=false", "training.capture=false"), ("training.bucket=true", "training.capture=true")
-WAYS = {
-    "eager": Way((*RAGGED, "training.compile=false")),
-    "captured": Way((*FEW, "training.compile=false")),
-    "bucketed": Way((*FEW, "training.compile=true")),
-    "again": Way((*FEW, "training.compile=true"), cache="bucketed"),
-    "ragged": Way((*RAGGED, "training.compile=true"), plain=True),
+VARIANTS = {
+    "eager": Variant((*RAGGED, "training.compile=false")),
+    "captured": Variant((*FEW, "training.compile=false")),
+    "bucketed": Variant((*FEW, "training.compile=true")),
+    "again": Variant((*FEW, "training.compile=true"), cache="bucketed"),
+    "ragged": Variant((*RAGGED, "training.compile=true"), plain=True),
 }
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Seconds and tokens of each step, and what was compiled for how many shapes of batches; `kept` files were in the
-    cache before."""
+class Measurement:
+    """Seconds and tokens of each step, the number of batch shapes, and what was compiled.
+
+    `cached_files` is the number of files in the cache at the start.
+    """
 
     seconds: Sequence[float]
     tokens: Sequence[int]
     shapes: int
     graphs: int
     recompilations: int
-    kept: int
+    cached_files: int
 
 
-def measure(config: Config, plain: bool = False, limit: float = float("inf")) -> Measured:
-    """Trains as `clew train` does between two evaluations, in a process that has compiled nothing before."""
+def measure(config: Config, plain: bool = False, limit: float = float("inf")) -> Measurement:
+    """Train as `clew train` does between two evaluations, in a process that has not compiled anything yet."""
     settings, device = config.training, choose_device(config.device)[0]
-    kept = sum(path.is_file() for path in Path(os.environ[CACHE]).rglob("*")) if CACHE in os.environ else 0
+    cached_files = sum(path.is_file() for path in Path(os.environ[CACHE]).rglob("*")) if CACHE in os.environ else 0
     problem = prepare_problem(config)
     mark, between = timer(device)
     with precision(settings, device) as autocast:
@@ -110,19 +110,21 @@ def measure(config: Config, plain: bool = False, limit: float = float("inf")) ->
                 break
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return Measured(
+    return Measurement(
         [between(before, after) for before, after in zip(marks, marks[1:], strict=False)],
         tokens,
         num_shapes(problem.batches, len(tokens)),
         counters["stats"]["unique_graphs"],
         sum(metrics.recompile_reason is not None for metrics in get_compilation_metrics()),
-        kept,
+        cached_files,
     )
 
 
 def timer(device: torch.device) -> tuple[Callable[[], Any], Callable[[Any, Any], float]]:
-    """A mark in time, and the seconds between two. On CUDA they are events, so that no step waits for the one
-    before."""
+    """Return functions that mark a time and that compute the seconds between two marks.
+
+    On CUDA the marks are events, so that no step waits for the previous one.
+    """
     if device.type != "cuda":
         return time.perf_counter, lambda before, after: after - before
 
@@ -135,12 +137,12 @@ def timer(device: torch.device) -> tuple[Callable[[], Any], Callable[[Any, Any],
 
 
 def num_shapes(batches: Batches, steps: int) -> int:
-    """How many shapes the batches of so many steps have; one with a mask and one without are two."""
+    """Count the batch shapes of the first `steps` steps. A batch with a mask and one without have different shapes."""
     return len({signature(batches.get(*position)) for position in islice(batches.positions(0, 0), steps)})
 
 
 COLUMNS = (
-    "way",
+    "variant",
     "steps",
     "shapes",
     "graphs",
@@ -162,74 +164,74 @@ def row(cells: Sequence[str]) -> str:
     )
 
 
-def cells(name: str, found: Measured, steps: int) -> list[str]:
-    """A way's row: steps that it did not come to are left empty."""
-    compiles = "training.compile=true" in WAYS[name].settings
-    middle, hundredth, late = (within(found.seconds, *span, steps) for span in ((90, 110), (100, 100), (50, 120)))
-    rate = "" if late is None else f"{sum(found.tokens[-len(late) :]) / sum(late):,.0f}"
+def cells(name: str, measurement: Measurement, steps: int) -> list[str]:
+    """Format a variant's row. Cells of steps that were not reached are empty."""
+    compiles = "training.compile=true" in VARIANTS[name].settings
+    middle, hundredth, late = (within(measurement.seconds, *span, steps) for span in ((90, 110), (100, 100), (50, 120)))
+    rate = "" if late is None else f"{sum(measurement.tokens[-len(late) :]) / sum(late):,.0f}"
     return [
         name,
-        f"{len(found.seconds)}",
-        f"{found.shapes}",
-        f"{found.graphs}" if compiles else "",
-        f"{found.recompilations}" if compiles else "",
-        f"{found.seconds[0]:.2f}",
+        f"{len(measurement.seconds)}",
+        f"{measurement.shapes}",
+        f"{measurement.graphs}" if compiles else "",
+        f"{measurement.recompilations}" if compiles else "",
+        f"{measurement.seconds[0]:.2f}",
         "" if middle is None else f"{1000 * statistics.median(middle):.2f}",
         "" if hundredth is None else f"{1000 * hundredth[0]:.2f}",
         rate,
-        f"{sum(found.seconds):.1f}",
-        "" if not compiles else counted(found.kept, "file") if found.kept else "empty",
+        f"{sum(measurement.seconds):.1f}",
+        "" if not compiles else counted(measurement.cached_files, "file") if measurement.cached_files else "empty",
     ]
 
 
 def within(seconds: Sequence[float], first: int, last: int, steps: int) -> Sequence[float] | None:
-    """Of the steps from `first` to `last` of 120, or where these stand among `steps`; None where not all of them were
-    done."""
+    """Return the times of steps `first` to `last` of 120, scaled to `steps`, or None if some were not reached."""
     low, high = (max(1, round(step * steps / STEPS)) for step in (first, last))
     return seconds[low - 1 : high] if len(seconds) >= high else None
 
 
-def measure_apart(name: str, options: argparse.Namespace, cache: Path) -> Measured:
-    """A way in a process of its own, which compiles into `cache`."""
+def measure_in_process(name: str, options: argparse.Namespace, cache: Path) -> Measurement:
+    """Measure a variant in its own process, which compiles into `cache`."""
     command = [sys.executable, "-m", "benchmarks.ragged_compile", "--only", name, "--device", options.device]
     command += ["--steps", str(options.steps), "--limit", str(options.limit), *options.settings]
-    found = subprocess.run(
+    process = subprocess.run(
         command, env={**os.environ, CACHE: str(cache)}, stdout=subprocess.PIPE, text=True, check=True
     )
-    return Measured(**json.loads(found.stdout.splitlines()[-1]))
+    return Measurement(**json.loads(process.stdout.splitlines()[-1]))
 
 
 def config_for(name: str, options: argparse.Namespace) -> Config:
-    own = (f"device={options.device}", f"training.steps={options.steps}", "training.evaluate_every=1000000")
-    return config_of("tatoeba-transformer", [*own, *WAYS[name].settings, *options.settings])
+    defaults = (f"device={options.device}", f"training.steps={options.steps}", "training.evaluate_every=1000000")
+    return config_of("tatoeba-transformer", [*defaults, *VARIANTS[name].settings, *options.settings])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("settings", metavar="section.field=value", nargs="*", help="overrides of the recipe, in all ways")
+    add("settings", metavar="section.field=value", nargs="*", help="overrides of the recipe, for all variants")
     add(
         "--ways",
         metavar="NAME",
         nargs="+",
-        choices=list(WAYS),
-        default=list(WAYS),
-        help=f"some of {', '.join(WAYS)} (default: all)",
+        choices=list(VARIANTS),
+        default=list(VARIANTS),
+        help=f"variants to measure: {', '.join(VARIANTS)} (default: all)",
     )
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cuda", "cpu"])
     add("--steps", type=int, default=STEPS)
-    add("--limit", type=float, default=50.0, metavar="SECONDS", help="after which a way is stopped (default: 50)")
-    add("--only", choices=list(WAYS), help="measure one way in this process and print it as JSON")
+    add("--limit", type=float, default=50.0, metavar="SECONDS", help="time limit per variant (default: 50)")
+    add("--only", choices=list(VARIANTS), help="measure one variant in this process and print it as JSON")
     options = parser.parse_args(arguments)
     if options.only is not None:
-        print(json.dumps(asdict(measure(config_for(options.only, options), WAYS[options.only].plain, options.limit))))
+        measurement = measure(config_for(options.only, options), VARIANTS[options.only].plain, options.limit)
+        print(json.dumps(asdict(measurement)))
         return
     print(row(COLUMNS), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for name in options.ways:
-            cache = Path(folder) / (WAYS[name].cache or name)
+            cache = Path(folder) / (VARIANTS[name].cache or name)
             cache.mkdir(exist_ok=True)
-            print(row(cells(name, measure_apart(name, options, cache), options.steps)), flush=True)
+            print(row(cells(name, measure_in_process(name, options, cache), options.steps)), flush=True)
 
 
 if __name__ == "__main__":

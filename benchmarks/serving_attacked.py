@@ -1,14 +1,16 @@
-"""`python -m benchmarks.serving_attacked RUN [slow] [long]`: what honest clients of `clew serve` feel of others.
+"""`python -m benchmarks.serving_attacked RUN [slow] [long]`: the effect of other clients on honest clients of
+`clew serve`.
 
-slow    1,200 clients that send half a head, a byte a second, and come again when they are cut, beside 64 honest ones.
-        They are a process of their own. The server begins with 1,024 files, as most systems have it
-        (--limit "-n 1024": and never more). Printed are the honest clients' latencies without and with the slow ones;
-        it ends with 1 where the median is more than doubled, or an honest request is lost.
-long    a request of max_new 5 asked again and again, alone, and while others run: 8 samples of 4,096 tokens; six
-        searches with 64 beams. It ends with 1 where the median beside them is above a fifth of a second. RUN is a
-        language model's.
+slow    1,200 clients that send half a header, one byte per second, and reconnect when they are cut off, beside 64
+        honest ones. The slow clients run in their own process. The server starts with a soft limit of 1,024 open
+        files, the default of most systems (--limit "-n 1024" makes the limit hard). Printed are the latencies of the
+        honest clients without and with the slow ones. The exit status is 1 if the median more than doubles, or if an
+        honest request is lost.
+long    a request with max_new 5, repeated on its own and beside expensive requests: 8 samples of 4,096 tokens; six
+        searches with 64 beams. The exit status is 1 if the median beside them exceeds 0.2 seconds. RUN must be a
+        language model.
 
-RUN reads any word: the refusal of a word that it does not know counts as a request that is lost.
+RUN must accept any word: a request that is refused because of an unknown word counts as lost.
 """
 
 import argparse
@@ -23,7 +25,7 @@ from contextlib import suppress
 from multiprocessing import get_context
 from typing import Any
 
-from benchmarks.serving import WORDS, metrics, serving
+from benchmarks.serving import WORDS, read_metrics, serving
 
 HALF = b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 LONG = {
@@ -34,9 +36,11 @@ LONG = {
 }
 
 
-class Honest:
-    """Asks one thing after the other, on a connection that it keeps while the server does. A request that is lost is
-    not asked again."""
+class HonestClient:
+    """A client that sends one request after the other, on one connection if the server keeps it open.
+
+    It does not repeat lost requests.
+    """
 
     def __init__(self, port: int, path: str, options: dict[str, Any]):
         self.port, self.path, self.options = port, path, options
@@ -49,7 +53,7 @@ class Honest:
         while time.monotonic() < until:
             began, number = time.monotonic(), number + 1
             try:
-                status = await asyncio.wait_for(self.ask({"text": WORDS[number % len(WORDS)], **self.options}), 60)
+                status = await asyncio.wait_for(self.request({"text": WORDS[number % len(WORDS)], **self.options}), 60)
             except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
                 self.lost[type(error).__name__] += 1
                 self.close()
@@ -61,7 +65,7 @@ class Honest:
                 self.lost[str(status)] += 1
         self.close()
 
-    async def ask(self, fields: dict[str, Any]) -> int:
+    async def request(self, fields: dict[str, Any]) -> int:
         if self.streams is None:
             self.streams = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.streams
@@ -101,24 +105,24 @@ async def slow_client(port: int, pause: float) -> None:
 
 
 def slow_clients(port: int, count: int, pause: float) -> None:
-    async def all_of_them() -> None:
+    async def run_all() -> None:
         await asyncio.gather(*(slow_client(port, pause) for _ in range(count)))
 
-    asyncio.run(all_of_them())
+    asyncio.run(run_all())
 
 
-async def honest_beside(
+async def run_honest_clients(
     port: int,
     path: str,
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     attackers: list[Callable[[], Coroutine[Any, Any, None]]],
     settle: float,
-) -> list[Honest]:
-    """Honest clients for some seconds, attackers beside them, who began before."""
+) -> list[HonestClient]:
+    """Run honest clients beside attackers, which start `settle` seconds earlier."""
     tasks = [asyncio.ensure_future(attack()) for attack in attackers]
     await asyncio.sleep(settle)
-    honest = [Honest(port, path, json.loads(given.options)) for _ in range(given.clients)]
-    until = time.monotonic() + given.seconds
+    honest = [HonestClient(port, path, json.loads(options.options)) for _ in range(options.clients)]
+    until = time.monotonic() + options.seconds
     await asyncio.gather(*(client.work(until) for client in honest))
     for task in tasks:
         task.cancel()
@@ -126,8 +130,8 @@ async def honest_beside(
     return honest
 
 
-def told(name: str, clients: list[Honest]) -> float:
-    """Prints what clients saw, and gives the median of their latencies."""
+def report(name: str, clients: list[HonestClient]) -> float:
+    """Print the latencies of the clients and their lost requests, and return the median latency."""
     latencies = sorted(latency for client in clients for latency in client.latencies)
     lost = sum((client.lost for client in clients), Counter())
     if len(latencies) < 2:
@@ -142,52 +146,56 @@ def told(name: str, clients: list[Honest]) -> float:
     return cuts[49]
 
 
-def slow(given: argparse.Namespace) -> bool:
-    with serving(given.run, given.device, given.limit) as (_, port, path):
-        alone = told(f"{given.clients} honest clients", asyncio.run(honest_beside(port, path, given, [], 0.0)))
-        attack = get_context("spawn").Process(target=slow_clients, args=(port, given.slow, given.pause), daemon=True)
+def measure_slow(options: argparse.Namespace) -> bool:
+    with serving(options.run, options.device, options.limit) as (_, port, path):
+        alone = report(
+            f"{options.clients} honest clients", asyncio.run(run_honest_clients(port, path, options, [], 0.0))
+        )
+        attack = get_context("spawn").Process(
+            target=slow_clients, args=(port, options.slow, options.pause), daemon=True
+        )
         attack.start()
-        clients = asyncio.run(honest_beside(port, path, given, [], 5.0))
+        clients = asyncio.run(run_honest_clients(port, path, options, [], 5.0))
         attack.terminate()
         attack.join()
-        beside = told(f"{given.clients} honest clients, {given.slow:,} slow ones beside them", clients)
-        counts = asyncio.run(metrics(port))
+        beside = report(f"{options.clients} honest clients, {options.slow:,} slow ones beside them", clients)
+        counts = asyncio.run(read_metrics(port))
     cut = ", ".join(f"{name}: {value:.0f}" for name, value in counts.items() if name.startswith("clew_cut_total"))
-    print(f"connections cut: {cut}; the median is {beside / alone:.2f} times what it was")
+    print(f"connections cut: {cut}; the median is {beside / alone:.2f} times the median without slow clients")
     return beside <= 2 * alone and not any(client.lost for client in clients)
 
 
-def long(given: argparse.Namespace) -> bool:
-    is_well = True
-    given.clients, given.options = 1, '{"max_new": 5}'
-    with serving(given.run, given.device) as (_, port, path):
-        told("a short request alone", asyncio.run(honest_beside(port, path, given, [], 0.0)))
+def measure_long(options: argparse.Namespace) -> bool:
+    passed = True
+    options.clients, options.options = 1, '{"max_new": 5}'
+    with serving(options.run, options.device) as (_, port, path):
+        report("a short request alone", asyncio.run(run_honest_clients(port, path, options, [], 0.0)))
         for name, bodies in LONG.items():
 
-            async def again(body: dict[str, Any]) -> None:
-                client = Honest(port, path, {})
+            async def repeat(body: dict[str, Any]) -> None:
+                client = HonestClient(port, path, {})
                 while True:
-                    await client.ask(body)
+                    await client.request(body)
 
-            attackers = [lambda body=body: again(body) for body in bodies]  # type: ignore[misc]
-            beside = told(
-                f"a short request beside {name}", asyncio.run(honest_beside(port, path, given, attackers, 0.5))
+            attackers = [lambda body=body: repeat(body) for body in bodies]  # type: ignore[misc]
+            beside = report(
+                f"a short request beside {name}", asyncio.run(run_honest_clients(port, path, options, attackers, 0.5))
             )
-            is_well = is_well and beside <= 0.2
-    return is_well
+            passed = passed and beside <= 0.2
+    return passed
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_attacked", description=__doc__)
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("attacks", nargs="*", default=["slow", "long"], choices=["slow", "long"])
-    parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--slow", type=int, default=1200)
-    parser.add_argument("--pause", type=float, default=0.1, help="seconds after which a slow client comes again")
-    parser.add_argument("--limit", default="-Sn 1024", help="of the server, as ulimit takes it")
+    parser.add_argument("--clients", type=int, default=64, help="number of honest clients")
+    parser.add_argument("--slow", type=int, default=1200, help="number of slow clients")
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds before a slow client reconnects")
+    parser.add_argument("--limit", default="-Sn 1024", help="limit of the server's open files, as arguments of ulimit")
     parser.add_argument("--seconds", type=float, default=15.0)
     parser.add_argument("--device", default="cpu", help="where the server runs its model")
-    parser.add_argument("--options", default='{"max_new": 5}', help="of every honest request, as JSON")
-    given = parser.parse_args()
-    found = [{"slow": slow, "long": long}[attack](given) for attack in given.attacks]
-    sys.exit(0 if all(found) else 1)
+    parser.add_argument("--options", default='{"max_new": 5}', help="options of every honest request, as JSON")
+    options = parser.parse_args()
+    passed = [{"slow": measure_slow, "long": measure_long}[attack](options) for attack in options.attacks]
+    sys.exit(0 if all(passed) else 1)

@@ -1,14 +1,14 @@
-"""What a draft changes: nothing that is written, and how long it takes.
+"""Speculative decoding: equality of the output, and speed.
 
     python -m benchmarks.speculation equality [--prompts 10000] [--rows 50]
     python -m benchmarks.speculation speed RUN DRAFT ... [--max-new 300] [--rounds 3] [--prompt TEXT ...]
     python -m benchmarks.speculation sizes [--layers 8] [--dim 384] [--agree 0.7 ...] [--max-new 200] [--rounds 3]
 
-`equality` writes continuations of random prompts with small models of random weights, plainly and with drafts, and
-counts the texts that differ. Chunks and steps round differently, so that in float32 a text may part from the other
-where the two most probable tokens are all but equal; the largest such gap is shown, and in float64 there is none.
-`speed` times one text at a time, plain and drafted in turn. `sizes` does so for a Llama of random weights whose draft,
-a GRU, is right at a given rate: what a trained pair of these sizes would gain.
+`equality` continues random prompts with small random models, with and without drafts, and counts the texts that differ.
+Chunks and single steps round differently, so in float32 two texts may diverge where the two most probable tokens are
+nearly equal. The largest such gap is printed; in float64 no text should differ. `speed` times one text at a time, with
+and without a draft in turn. `sizes` does the same for a random Llama with a GRU as draft, whose guesses are right at a
+given rate. It predicts the gain of a trained pair of these sizes.
 """
 
 import argparse
@@ -52,24 +52,24 @@ def small_model(name: str, seed: int, dtype: torch.dtype) -> LanguageModel:
     task = LanguageModel(body, tokenizer)
     with torch.no_grad():
         for parameter in task.parameters():
-            parameter.mul_(2)  # or every token is about as probable as any other
+            parameter.mul_(2)  # otherwise all tokens are about equally probable
     return task.to(dtype).eval()
 
 
-def nearly(task: LanguageModel, noise: float) -> LanguageModel:
-    """A model that agrees with another more often than not."""
-    other = copy.deepcopy(task)
+def perturb(task: LanguageModel, noise: float) -> LanguageModel:
+    """Copy a model with noise on its weights, so that it mostly agrees with the original."""
+    copied = copy.deepcopy(task)
     with torch.no_grad():
-        for parameter in other.parameters():
+        for parameter in copied.parameters():
             parameter.add_(noise * parameter.std().nan_to_num() * torch.randn_like(parameter))
-    return other
+    return copied
 
 
 class Agreement(NamedTuple):
     texts: int
     unequal: int
-    gap: float  # the largest gap in log p between the two most probable tokens where two texts part
-    accepted: float  # of all guesses
+    gap: float  # the largest gap in log p between the two most probable tokens where two texts diverge
+    accepted: float  # share of all guesses
 
 
 def batches(count: int, rows: int, vocabulary: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -80,53 +80,52 @@ def batches(count: int, rows: int, vocabulary: int) -> Iterator[tuple[Tensor, Te
         yield torch.randint(vocabulary, (size, 16), generator=generator), torch.arange(16) < lengths[:, None]
 
 
-def gap_at(stepper: Stepper, prompt: Tensor, mask: Tensor, found: Sequences, plain: Sequences, row: int) -> float:
-    """How far apart the two most probable tokens are where two texts of a row part."""
-    shorter = min(found.tokens.shape[1], plain.tokens.shape[1])
-    place = int((found.tokens[row, :shorter] != plain.tokens[row, :shorter]).int().argmax())
-    read = torch.cat([prompt[row][mask[row]], plain.tokens[row, :place]])[None]
+def gap_at(stepper: Stepper, prompt: Tensor, mask: Tensor, drafted: Sequences, plain: Sequences, row: int) -> float:
+    """Return the gap between the two most probable tokens where the two texts of a row diverge."""
+    shorter = min(drafted.tokens.shape[1], plain.tokens.shape[1])
+    place = int((drafted.tokens[row, :shorter] != plain.tokens[row, :shorter]).int().argmax())
+    prefix = torch.cat([prompt[row][mask[row]], plain.tokens[row, :place]])[None]
     with torch.no_grad():
-        first, second = stepper(read, None, stepper.initial_state(1))[0][0, -1].topk(2).values.tolist()
+        first, second = stepper(prefix, None, stepper.initial_state(1))[0][0, -1].topk(2).values.tolist()
     return float(first - second)
 
 
 def agreement(stepper: Stepper, drafts: Sequence[Draft], count: int, rows: int, max_new: int = 40) -> Agreement:
-    """The drafts take turns, a batch each; the first token ends a text."""
+    """Compare texts with and without drafts. The drafts take turns, one batch each; token 0 ends a text."""
     unequal, gap, accepted, proposed = 0, 0.0, 0, 0
     for draft, (prompt, mask) in zip(itertools.cycle(drafts), batches(count, rows, stepper.vocabulary), strict=False):
         plain = greedy_sequences(stepper, prompt, mask, max_new=max_new, end=0)
-        found, acceptance = speculative_sequences(stepper, draft, prompt, mask, max_new=max_new, end=0)
+        drafted, acceptance = speculative_sequences(stepper, draft, prompt, mask, max_new=max_new, end=0)
         accepted, proposed = accepted + int(acceptance.accepted.sum()), proposed + int(acceptance.proposed.sum())
         for row in range(len(prompt)):
-            texts = [each.tokens[row, : each.lengths[row]].tolist() for each in (plain, found)]
+            texts = [each.tokens[row, : each.lengths[row]].tolist() for each in (plain, drafted)]
             if texts[0] != texts[1]:
-                unequal, gap = unequal + 1, max(gap, gap_at(stepper, prompt, mask, found, plain, row))
+                unequal, gap = unequal + 1, max(gap, gap_at(stepper, prompt, mask, drafted, plain, row))
     return Agreement(count, unequal, gap, accepted / max(proposed, 1))
 
 
 def equality(options: argparse.Namespace) -> None:
-    each = -(-options.prompts // (2 * len(BODIES)))
+    count = -(-options.prompts // (2 * len(BODIES)))
     for name, dtype in itertools.product(BODIES, (torch.float32, torch.float64)):
         task, other = small_model(name, 1, dtype), small_model("lstm", 2, dtype)
         drafts = [
-            DraftStepper(nearly(task, 0.1).stepper()),
+            DraftStepper(perturb(task, 0.1).stepper()),
             PromptLookup(),
             DraftStepper(other.stepper()),
             DraftStepper(task.stepper()),
         ]
-        found = agreement(task.stepper(), drafts, each, options.rows)
-        parted = f", the top two within {found.gap:.1g}" if found.unequal else ""
-        kind = str(dtype).removeprefix("torch.")
+        result = agreement(task.stepper(), drafts, count, options.rows)
+        gap = f", where the top two are within {result.gap:.1g}" if result.unequal else ""
+        precision = str(dtype).removeprefix("torch.")
         print(
-            f"{name:6} {kind}: {found.unequal} of {found.texts} texts differ{parted}; {found.accepted:.0%} of guesses"
-            " accepted",
+            f"{name:6} {precision}: {result.unequal} of {result.texts} texts differ{gap};"
+            f" {result.accepted:.0%} of guesses accepted",
             flush=True,
         )
 
 
-class Agreeing(DraftStepper):
-    """A draft that costs what its stepper does, and whose guesses at one text are right with a probability that is
-    given."""
+class FixedRateDraft(DraftStepper):
+    """A draft with the cost of its stepper, whose guesses at a given text are right with a given probability."""
 
     def __init__(self, stepper: Stepper, text: Tensor, rate: float):
         super().__init__(stepper)
@@ -134,7 +133,7 @@ class Agreeing(DraftStepper):
         self.generator = torch.Generator().manual_seed(1)
 
     def initial_state(self, rows: int, capacity: int) -> Settled:
-        self.place = 1  # the first token is written without a guess
+        self.place = 1  # the first token is generated without a guess
         return super().initial_state(rows, capacity)
 
     def propose(
@@ -170,15 +169,15 @@ def sizes(options: argparse.Namespace) -> None:
             start = time.process_time()
             greedy_sequences(stepper, prompt, max_new=options.max_new)
             middle = time.process_time()
-            found, acceptance = speculative_sequences(
-                stepper, Agreeing(draft, text, rate), prompt, max_new=options.max_new
+            drafted, acceptance = speculative_sequences(
+                stepper, FixedRateDraft(draft, text, rate), prompt, max_new=options.max_new
             )
             best = [min(best[0], middle - start), min(best[1], time.process_time() - middle)]
-            assert torch.equal(found.tokens, text)
+            assert torch.equal(drafted.tokens, text)
         calls = 1 + float(acceptance.accepted / acceptance.rounds)
-        step = f"{1000 * best[0] / options.max_new:.1f} ms a plain step"
+        step = f"{1000 * best[0] / options.max_new:.1f} ms per plain step"
         print(
-            f"{rate:.0%} of guesses right: {best[0] / best[1]:.2f} times as fast by CPU time, {calls:.2f} tokens a"
+            f"{rate:.0%} of guesses right: {best[0] / best[1]:.2f} times as fast by CPU time, {calls:.2f} tokens per"
             f" call; {step}",
             flush=True,
         )
@@ -186,7 +185,7 @@ def sizes(options: argparse.Namespace) -> None:
 
 class Timed(NamedTuple):
     seconds: float
-    cpu: float  # seconds of CPU time, which other processes change less
+    cpu: float  # seconds of CPU time, which depend less on other processes
     text: str
     calls: int
     proposed: int
@@ -194,30 +193,34 @@ class Timed(NamedTuple):
 
 
 def timed(run: Run, prompt: str, draft: "Run | str | None", options: dict[str, Any]) -> Timed:
-    start, begun = time.perf_counter(), time.process_time()
-    found = run.generate(prompt, **options, **({} if draft is None else {"draft": draft}))
+    start, cpu_start = time.perf_counter(), time.process_time()
+    generation = run.generate(prompt, **options, **({} if draft is None else {"draft": draft}))
     return Timed(
         time.perf_counter() - start,
-        time.process_time() - begun,
-        found.text,
-        *(found.guessed or (len(found.tokens) - 1, 0, 0)),
+        time.process_time() - cpu_start,
+        generation.text,
+        *(generation.guessed or (len(generation.tokens) - 1, 0, 0)),
     )
 
 
 def compare(run: Run, draft: "Run | str", prompts: Sequence[str], rounds: int, options: dict[str, Any]) -> str:
-    """Time over time, each the least of several rounds a prompt, plain and drafted in turn."""
+    """Describe the speed-up of a draft. Times are sums over prompts of the fastest round, plain and drafted in turn."""
     seconds, cpu = [0.0, 0.0], [0.0, 0.0]
-    calls, accepted, proposed, same = 0, 0, 0, 0
+    calls, accepted, proposed, equal = 0, 0, 0, 0
     for prompt in prompts:
         both = [(timed(run, prompt, None, options), timed(run, prompt, draft, options)) for _ in range(rounds)]
         for side in (0, 1):
             seconds[side] += min(pair[side].seconds for pair in both)
             cpu[side] += min(pair[side].cpu for pair in both)
-        one, other = both[0]
-        calls, accepted, proposed = calls + other.calls, accepted + other.accepted, proposed + other.proposed
-        same += one.text == other.text
-    texts = f", {same} of {len(prompts)} texts are the same" if options["method"] == "greedy" else ""
-    guesses = f"{accepted / max(proposed, 1):.0%} of guesses accepted, {1 + accepted / max(calls, 1):.2f} tokens a call"
+        plain, drafted = both[0]
+        calls += drafted.calls
+        accepted += drafted.accepted
+        proposed += drafted.proposed
+        equal += plain.text == drafted.text
+    texts = f", {equal} of {len(prompts)} texts are equal" if options["method"] == "greedy" else ""
+    guesses = (
+        f"{accepted / max(proposed, 1):.0%} of guesses accepted, {1 + accepted / max(calls, 1):.2f} tokens per call"
+    )
     times = (
         f"{seconds[0] / seconds[1]:.2f} times as fast ({seconds[0]:.2f} s, {seconds[1]:.2f} s), by CPU time"
         f" {cpu[0] / cpu[1]:.2f}"
@@ -230,9 +233,9 @@ def speed(options: argparse.Namespace) -> None:
     for name in options.drafts:
         draft: Run | str = name if name == "prompt" else load_run(name, device="cpu")
         for method, temperature in (("greedy", 1.0), ("sample", 0.8), ("sample", 1.0)):
-            asked = {"method": method, "temperature": temperature, "max_new": options.max_new}
-            told = compare(run, draft, options.prompt or SPEAKERS, options.rounds, asked)
-            print(f"{name}, {method}{'' if method == 'greedy' else f' at {temperature}'}: {told}", flush=True)
+            settings = {"method": method, "temperature": temperature, "max_new": options.max_new}
+            comparison = compare(run, draft, options.prompt or SPEAKERS, options.rounds, settings)
+            print(f"{name}, {method}{'' if method == 'greedy' else f' at {temperature}'}: {comparison}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -241,32 +244,42 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parts = parser.add_subparsers(required=True)
+    subparsers = parser.add_subparsers(required=True)
 
-    def add(name: str, run: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
-        part = parts.add_parser(name)
-        part.set_defaults(do=run)
-        return part
+    def add(name: str, measure: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+        subparser = subparsers.add_parser(name)
+        subparser.set_defaults(measure=measure)
+        return subparser
 
-    equal = add("equality", equality)
-    equal.add_argument("--prompts", type=int, default=10_000, metavar="N", help="over all models and both precisions")
-    equal.add_argument("--rows", type=int, default=50, metavar="N", help="prompts that are continued together")
-    fast = add("speed", speed)
-    fast.add_argument("run", metavar="RUN")
-    fast.add_argument("drafts", metavar="DRAFT", nargs="+", help="a smaller run, or `prompt`")
-    fast.add_argument("--max-new", type=int, default=300, metavar="N")
-    fast.add_argument("--rounds", type=int, default=3, metavar="N")
-    fast.add_argument("--prompt", action="append", metavar="TEXT")
-    alike = add("sizes", sizes)
-    alike.add_argument("--layers", type=int, default=8, metavar="N")
-    alike.add_argument("--dim", type=int, default=384, metavar="N")
-    alike.add_argument(
-        "--agree", type=float, action="append", metavar="P", help="how often a guess is right (default: 0.6 to 0.9)"
+    equality_parser = add("equality", equality)
+    equality_parser.add_argument(
+        "--prompts",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="number of prompts, over all models and both precisions",
     )
-    alike.add_argument("--max-new", type=int, default=200, metavar="N")
-    alike.add_argument("--rounds", type=int, default=3, metavar="N")
+    equality_parser.add_argument("--rows", type=int, default=50, metavar="N", help="prompts per batch")
+    speed_parser = add("speed", speed)
+    speed_parser.add_argument("run", metavar="RUN")
+    speed_parser.add_argument("drafts", metavar="DRAFT", nargs="+", help="a smaller run, or `prompt`")
+    speed_parser.add_argument("--max-new", type=int, default=300, metavar="N")
+    speed_parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    speed_parser.add_argument("--prompt", action="append", metavar="TEXT")
+    sizes_parser = add("sizes", sizes)
+    sizes_parser.add_argument("--layers", type=int, default=8, metavar="N")
+    sizes_parser.add_argument("--dim", type=int, default=384, metavar="N")
+    sizes_parser.add_argument(
+        "--agree",
+        type=float,
+        action="append",
+        metavar="P",
+        help="probability that a guess is right (default: 0.6 to 0.9)",
+    )
+    sizes_parser.add_argument("--max-new", type=int, default=200, metavar="N")
+    sizes_parser.add_argument("--rounds", type=int, default=3, metavar="N")
     options = parser.parse_args(arguments)
-    options.do(options)
+    options.measure(options)
 
 
 if __name__ == "__main__":

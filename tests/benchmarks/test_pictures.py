@@ -37,13 +37,13 @@ def compared(folder: Path, before: str, after: str) -> list[str]:
         ("V40.25", "V40.25 50"),
     ],
 )
-def test_a_changed_picture_is_told_of(tmp_path: Path, then: str, now: str) -> None:
+def test_a_changed_picture_is_reported(tmp_path: Path, then: str, now: str) -> None:
     assert then in PICTURE
-    (found,) = compared(tmp_path, PICTURE, PICTURE.replace(then, now))
-    assert found.startswith("picture.svg: ")
+    (line,) = compared(tmp_path, PICTURE, PICTURE.replace(then, now))
+    assert line.startswith("picture.svg: ")
 
 
-def test_last_digits_ids_and_times_are_passed_over(tmp_path: Path) -> None:
+def test_last_digits_ids_and_times_are_ignored(tmp_path: Path) -> None:
     after = (
         PICTURE.replace("0.512", "0.513")
         .replace("40.25", "40.26")
@@ -55,16 +55,16 @@ def test_last_digits_ids_and_times_are_passed_over(tmp_path: Path) -> None:
 
 def test_embedded_images_are_compared_by_their_pixels(tmp_path: Path) -> None:
     assert compared(tmp_path, f"<image {image(100)}/>", f"<image {image(200)}/>") == [
-        "picture.svg: 4 of 4 pixels of an image are others"
+        "picture.svg: 4 of 4 pixels of an image differ"
     ]
 
 
-def test_a_picture_that_is_missing_or_new_is_told_of(tmp_path: Path) -> None:
+def test_a_picture_that_is_missing_or_new_is_reported(tmp_path: Path) -> None:
     compared(tmp_path, PICTURE, PICTURE)
     (tmp_path / "before" / "picture.svg").rename(tmp_path / "before" / "old.svg")
     assert compare(tmp_path / "before", tmp_path / "after", 1e-3) == [
-        "old.svg: it is not drawn any more",
-        "picture.svg: it was not drawn before",
+        "old.svg: no longer drawn",
+        "picture.svg: new",
     ]
 
 

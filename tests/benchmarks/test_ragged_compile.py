@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch._dynamo.utils import clear_compilation_metrics, counters
 
-from benchmarks.ragged_compile import COLUMNS, WAYS, Measured, cells, main, within
+from benchmarks.ragged_compile import COLUMNS, VARIANTS, Measurement, cells, main, within
 
 TINY = [
     "model.num_layers=1",
@@ -30,34 +30,34 @@ def nothing_compiled(tmp_path, monkeypatch):
     counters.clear()
 
 
-def measured(way, capsys, *options):
-    main(["--only", way, "--device", "cpu", *options, *TINY])
-    return Measured(**json.loads(capsys.readouterr().out))
+def measured(variant, capsys, *options):
+    main(["--only", variant, "--device", "cpu", *options, *TINY])
+    return Measurement(**json.loads(capsys.readouterr().out))
 
 
 def test_few_shapes_are_fewer_than_those_of_batches_padded_to_their_longest_row(capsys):
-    eager, captured = (measured(way, capsys, "--steps", "10") for way in ("eager", "captured"))
+    eager, captured = (measured(variant, capsys, "--steps", "10") for variant in ("eager", "captured"))
     assert len(eager.seconds) == len(eager.tokens) == len(captured.seconds) == 10
     assert min(eager.tokens + captured.tokens) > 0 and min(eager.seconds + captured.seconds) > 0
     assert captured.shapes <= 3 < eager.shapes
     assert eager.graphs == captured.graphs == 0
 
 
-def test_a_way_that_takes_too_long_is_stopped_after_its_step(capsys):
+def test_a_variant_that_takes_too_long_is_stopped_after_its_step(capsys):
     assert len(measured("eager", capsys, "--steps", "10", "--limit", "0").seconds) == 1
 
 
 @pytest.mark.slow
 def test_graphs_that_torch_compiles_for_ragged_batches_are_counted(capsys):
-    found = measured("ragged", capsys, "--steps", "3")
-    assert found.recompilations == found.graphs - 1 > 0
-    assert found.shapes == 3 and found.kept == 0
+    measurement = measured("ragged", capsys, "--steps", "3")
+    assert measurement.recompilations == measurement.graphs - 1 > 0
+    assert measurement.shapes == 3 and measurement.cached_files == 0
 
 
-def test_a_row_tells_the_steps_from_their_place():
+def test_a_row_shows_the_steps_by_their_number():
     """Step s takes s ms, and has s tokens."""
-    found = Measured([step / 1000 for step in range(1, 121)], list(range(1, 121)), 9, 2, 1, 0)
-    row = dict(zip(COLUMNS, cells("bucketed", found, 120), strict=True))
+    measurement = Measurement([step / 1000 for step in range(1, 121)], list(range(1, 121)), 9, 2, 1, 0)
+    row = dict(zip(COLUMNS, cells("bucketed", measurement, 120), strict=True))
     assert [row[name] for name in ("first s", "median ms", "100th ms", "tokens/s", "total s")] == [
         "0.00",
         "100.00",
@@ -74,12 +74,12 @@ def test_a_row_tells_the_steps_from_their_place():
     ]
 
 
-def test_a_row_leaves_out_what_was_not_compiled_or_not_come_to():
-    found = Measured([0.001] * 105, [1] * 105, 9, 0, 0, 80)
-    row = dict(zip(COLUMNS, cells("eager", found, 120), strict=True))
+def test_a_row_leaves_out_what_was_not_compiled_or_not_reached():
+    measurement = Measurement([0.001] * 105, [1] * 105, 9, 0, 0, 80)
+    row = dict(zip(COLUMNS, cells("eager", measurement, 120), strict=True))
     assert (row["100th ms"], row["median ms"], row["tokens/s"]) == ("1.00", "", "")
     assert row["graphs"] == row["recompiled"] == row["cache"] == ""
-    assert dict(zip(COLUMNS, cells("again", found, 120), strict=True))["cache"] == "80 files"
+    assert dict(zip(COLUMNS, cells("again", measurement, 120), strict=True))["cache"] == "80 files"
 
 
 def test_steps_are_scaled_to_shorter_runs():
@@ -91,7 +91,11 @@ def test_steps_are_scaled_to_shorter_runs():
     ]
 
 
-def test_code_is_found_again_where_the_way_before_left_it():
-    names = list(WAYS)
-    for name, way in WAYS.items():
-        assert not way.cache or names.index(way.cache) < names.index(name) and WAYS[way.cache].settings == way.settings
+def test_a_reused_cache_is_that_of_an_earlier_variant_with_the_same_settings():
+    names = list(VARIANTS)
+    for name, variant in VARIANTS.items():
+        assert (
+            not variant.cache
+            or names.index(variant.cache) < names.index(name)
+            and VARIANTS[variant.cache].settings == variant.settings
+        )

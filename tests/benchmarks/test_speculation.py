@@ -36,7 +36,7 @@ def test_a_text_that_differs_is_counted():
     assert agreement(stepper, [PromptLookup(), DraftStepper(stepper.inner)], 8, 4).unequal > 0
 
 
-def test_speed_is_told_beside_the_acceptance(capsys):
+def test_speed_is_printed_with_the_acceptance(capsys):
     main(["speed", str(FROZEN), "prompt", str(FROZEN), "--max-new", "12", "--rounds", "1", "--prompt", "the"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == [
@@ -44,12 +44,12 @@ def test_speed_is_told_beside_the_acceptance(capsys):
         "prompt, sample at 0.8",
         "prompt, sample at 1.0",
     ]
-    assert lines[3].endswith("100% of guesses accepted, 5.50 tokens a call, 1 of 1 texts are the same")
+    assert lines[3].endswith("100% of guesses accepted, 5.50 tokens per call, 1 of 1 texts are equal")
     assert re.search(r": \d+\.\d\d times as fast \(\d+\.\d\d s, \d+\.\d\d s\), by CPU time \d+\.\d\d; ", lines[0])
 
 
-def test_sizes_are_timed_with_guesses_that_are_right_as_often_as_asked(capsys):
+def test_sizes_are_timed_with_guesses_that_are_right_at_the_given_rate(capsys):
     main(["sizes", "--layers", "2", "--dim", "32", "--agree", "0", "--agree", "1", "--max-new", "12", "--rounds", "1"])
     never, always = capsys.readouterr().out.splitlines()
-    assert never.startswith("0% of guesses right: ") and ", 1.00 tokens a call; " in never
-    assert always.startswith("100% of guesses right: ") and ", 5.50 tokens a call; " in always
+    assert never.startswith("0% of guesses right: ") and ", 1.00 tokens per call; " in never
+    assert always.startswith("100% of guesses right: ") and ", 5.50 tokens per call; " in always
