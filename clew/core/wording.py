@@ -1,7 +1,7 @@
-"""How a message names an argument: as Python, the command line or JSON writes it.
+"""How a message names an argument or a call: as Python, the command line or JSON writes it.
 
-A function that raises does not know who called it. It writes `argument("resume", True)`, and the front door of the
-process, such as the command, chooses the notation with `worded`.
+A function that raises an error does not know who called it. It writes `argument("resume", True)`, and the entry point
+of the process, such as the command, chooses the notation with `worded`.
 """
 
 import shlex
@@ -25,7 +25,7 @@ def in_json(name: str, value: Any, option: str) -> str:
 
 Wording = Callable[[str, Any, str], str]
 _wordings: list[Wording] = [in_python]
-"""The last is in force, for all threads: workers raise for the caller of the process."""
+"""The last one applies, in all threads: workers raise errors for the caller of the process."""
 
 
 @contextmanager
@@ -47,6 +47,12 @@ def argument(name: str, value: Any = None, *, option: str | None = None) -> str:
 def argument_name(name: str, *, option: str | None = None) -> str:
     """Name an argument that the caller has passed: `n_best` in Python and JSON, `--n-best` on the command line."""
     return on_command_line(name, None, option or name) if is_command() else name
+
+
+def call(python: str, command: str) -> str:
+    """Name a call that the caller should make, in backquotes: `run.parse(...)` in Python, `clew parse` elsewhere. A
+    server names the command too: its users start it from the command line."""
+    return f"`{python if _wordings[-1] is in_python else command}`"
 
 
 def is_command() -> bool:

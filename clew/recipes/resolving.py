@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shortened, unknown
-from clew.core.wording import argument
+from clew.core.wording import argument, call
 from clew.recipes import RECIPES
 from clew.runs.config import Config, resolve
 from clew.runs.embedding import filled
@@ -49,19 +49,19 @@ def resolve_recipe(recipe: str, assignments: Sequence[str] = ()) -> Config:
 
 
 def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
-    """The recipe's name, and the overrides of the YAML file if `recipe` is one."""
+    """Return the recipe's name, and the overrides of the YAML file if `recipe` is one."""
     path, name, overrides = Path(recipe), recipe, {}
     if path.suffix in (".yaml", ".yml"):
         if not is_file(path):
-            raise UserError(f"no such file: {shortened(recipe)}; a recipe is a name from `clew recipes` or a YAML file")
+            names = call("clew.recipes.RECIPES", "clew recipes")
+            raise UserError(f"no such file: {shortened(recipe)}; a recipe is a name from {names} or a YAML file")
         overrides = read_yaml(path)
         name = overrides.pop("recipe")
     if name not in RECIPES:
         if is_file(path / CONFIG):
             raise UserError(
                 f"{name} is a run, not a recipe; to resume it, add {argument('out', name)} and"
-                f" {argument('resume', True)} to the"
-                " call that started it"
+                f" {argument('resume', True)} to the call that started it"
             )
         raise unknown("recipe", name, RECIPES)
     return name, overrides
@@ -83,10 +83,11 @@ def check_needs(config: Config) -> None:
 
 
 def changes(config: Config, folder: Path | None = None) -> dict[str, Any] | None:
-    """The fields that a run changes in its recipe, with their values; None if the recipe is not known here.
+    """Return the fields that a run changes in its recipe, with their values; None if this installation does not have
+    the recipe.
 
-    Fields that come from the base run are no changes. The base run of a stranger's run, in `folder`, is not looked for
-    outside that folder.
+    Fields that come from the base run do not count. For an untrusted run, in `folder`, the base run is searched for
+    only inside that folder.
     """
     if config.recipe == IMPORTED:
         return {}

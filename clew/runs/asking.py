@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from clew.core.config import Section
 from clew.core.errors import UserError, shown
-from clew.core.wording import argument_name
+from clew.core.wording import argument_name, call
 from clew.runs.config import Config
 from clew.runs.settings.explaining import read_section
 from clew.tasks import TASKS, USES
@@ -44,7 +44,10 @@ def find_use(run: "Run", verb: str) -> Use[Any, Any]:
     uses = own if verb in own else uses_of(run)
     if verb not in uses:
         task, does = run.config.task.name, own_verb(run.config)
-        raise UserError(f"{run.folder} is a run of the task {task}, which cannot {verb}; use `clew {does}`")
+        own_call = f"run.{does}(...)" if hasattr(run, does) else f"run.ask({does!r}, ...)"
+        raise UserError(
+            f"{run.folder} is a run of the task {task}, which cannot {verb}; use {call(own_call, f'clew {does}')}"
+        )
     return uses[verb]
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, counted, unknown
 from clew.core.numbers import is_number
+from clew.core.wording import argument
 from clew.metrics.bootstrap import approximate_randomisation, paired_bootstrap, paired_score_bootstrap
 from clew.metrics.measures import measure_name
 from clew.metrics.statistics import FORMULAS, Row, Statistics, tabulated
@@ -261,7 +262,7 @@ def cautions(groups: Sequence[Group], measure: str) -> list[str]:
         has_fair = all(
             run.measure != "loss" or TASKS[run.config.task.name].is_running for group in groups for run in group.runs
         )
-        advice = f"; use --measure {fair}" if has_fair else ""
+        advice = f"; use {argument('measure', fair)}" if has_fair else ""
         warnings.append(
             f"the groups have different tokens ({', '.join(tokens)}), so {measure} is not comparable{advice}"
         )

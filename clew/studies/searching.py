@@ -13,7 +13,7 @@ from pathlib import Path
 from clew.core.errors import UserError, counted, shortened
 from clew.core.files import file_hash
 from clew.core.processes import world_size
-from clew.core.wording import argument, argument_name
+from clew.core.wording import argument, argument_name, call
 from clew.recipes.resolving import check_needs, read_recipe
 from clew.runs.folder.lock import locked
 from clew.runs.folder.run_files import is_run
@@ -174,10 +174,11 @@ def resumed_folder(recipe: str, assignments: Sequence[str], out: Path | None, co
 
 def check_count(space: Space, trials: int) -> None:
     if trials > space.combinations:
+        train = "clew train RECIPE FIELD=VALUE,VALUE"
         raise UserError(
             f"these values have only {counted(int(space.combinations), 'combination')}, fewer than the {trials}"
             " requested"
-            " trials; request fewer, or train each combination once as a grid (`clew train` without --search)"
+            f" trials; request fewer, or train each combination once with {call('clew.train(...)', train)}"
         )
 
 

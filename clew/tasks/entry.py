@@ -1,4 +1,4 @@
-"""An entry in TASKS: all that the rest of the library knows of a task. Knows no task, no run, no command line and no
+"""An entry in TASKS: all that the rest of the library knows of a task. Independent of tasks, runs, command line and
 server.
 
 An entry says how a task is built, how it learns, and what a trained run can do: its uses. The command line, the server,
@@ -14,6 +14,7 @@ from torch import nn
 from clew.baselines.beside import Fit, no_baselines
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
+from clew.core.wording import call
 from clew.data.kinds.section import DataSection
 from clew.tasks.learning import Learning
 from clew.tasks.use import Use
@@ -49,9 +50,13 @@ class TaskEntry:
     def learns(self) -> Learning[Any, Any]:
         """How the task learns. Raises UserError if there is nothing to learn."""
         if self.learning is None:
+            finetune = call(
+                "clew.train('finetune-classify', transfer__from=RUN, data__train=FILE)",
+                "clew train finetune-classify transfer.from=RUN data.train=FILE",
+            )
             raise UserError(
                 f"the task {self.config().name} has nothing to learn, so it has no score; fine-tune its run for another"
-                " task, e.g. `clew train finetune-classify transfer.from=RUN data.train=FILE`"
+                f" task, e.g. {finetune}"
             )
         return self.learning
 

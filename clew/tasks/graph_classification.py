@@ -13,6 +13,7 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.core.graph_batches import GraphBatch, GraphInputs, batch_graphs
 from clew.core.graphs import Graph
+from clew.core.wording import call
 from clew.data.examples import LabelledGraph, Sentence
 from clew.data.formats.graph_files import as_edges, labelled_graphs
 from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
@@ -133,9 +134,10 @@ class GraphClassifier(PooledClassifier):
         return "reads graphs, not texts" if capability in ("reads", "vectors", "judges") else None
 
     def programs(self) -> NoReturn:
+        classify = call("run.ask('predict', ...)", "clew predict")
         raise UserError(
-            "a graph classifier cannot be exported, because every graph has a different structure; classify with `clew"
-            " predict`, or serve the run with `clew serve`"
+            "a graph classifier cannot be exported, because every graph has a different structure; classify with"
+            f" {classify}, or serve the run with `clew serve`"
         )
 
 

@@ -20,6 +20,7 @@ from clew.core.graph_batches import GraphBatch, batch_graphs, rows_to
 from clew.core.graphs import CYCLIC, Graph, node_levels
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
+from clew.core.wording import call
 from clew.data.examples import Sentence
 from clew.data.formats import FORMATS, find_format, formats_named
 from clew.data.formats.graph_files import as_edges, has_nodes
@@ -262,8 +263,8 @@ class NodeLabeller(ReadsGraph, ExampleTask):
 
     def programs(self) -> NoReturn:
         raise UserError(
-            "a node labeller cannot be exported, because every graph has a different structure; label with `clew tag`,"
-            " or serve the run with `clew serve`"
+            "a node labeller cannot be exported, because every graph has a different structure; label with"
+            f" {call('run.tag(...)', 'clew tag')}, or serve the run with `clew serve`"
         )
 
 

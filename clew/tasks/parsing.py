@@ -17,6 +17,7 @@ from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.reprs import brief
 from clew.core.trees import Tree
+from clew.core.wording import call
 from clew.data.examples import Parsed
 from clew.data.kinds.trees import TREES
 from clew.data.plans import batches_by_length
@@ -240,8 +241,8 @@ class ConstituencyParser(SequenceToSequence):
 
     def programs(self) -> NoReturn:
         raise UserError(
-            "a parser cannot be exported, because its output is constrained to trees; parse with `clew parse`, or serve"
-            " the run with `clew serve`"
+            "a parser cannot be exported, because its output is constrained to trees; parse with"
+            f" {call('run.parse(...)', 'clew parse')}, or serve the run with `clew serve`"
         )
 
 

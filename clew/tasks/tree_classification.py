@@ -20,6 +20,7 @@ from clew.core.modes import evaluating
 from clew.core.tree_batches import TreeBatch, TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, binary_nodes
 from clew.core.types import State, Term
+from clew.core.wording import call
 from clew.data.examples import Labelled, LabelledTree, Sentence
 from clew.data.formats import find_format, format_by_name
 from clew.data.kinds.labelled_trees import LABELLED_TREES
@@ -315,8 +316,8 @@ class TreeClassifier(ExampleTask):
 
     def programs(self) -> NoReturn:
         raise UserError(
-            "a tree classifier cannot be exported, because every tree has a different structure; classify with `clew"
-            " classify`, or serve the run with `clew serve`"
+            "a tree classifier cannot be exported, because every tree has a different structure; classify with"
+            f" {call('run.classify_trees(...)', 'clew classify')}, or serve the run with `clew serve`"
         )
 
 

@@ -316,7 +316,9 @@ def test_each_verb_names_the_verb_that_fits_the_run(clew: Clew, translator: Path
         lambda: run.generate("red"),
         lambda: run.parse("red"),
     ):
-        with pytest.raises(UserError, match="a run of the task translation, which cannot .*; use `clew translate`"):
+        with pytest.raises(
+            UserError, match=r"a run of the task translation, which cannot .*; use `run\.translate\(\.\.\.\)`"
+        ):
             refused()
     assert_refused(
         clew("predict", translator, "--samples", 3, stdin="a\n"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clew.core.wording import argument, argument_name, in_json, in_python, on_command_line, worded
+from clew.core.wording import argument, argument_name, call, in_json, in_python, on_command_line, worded
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,13 @@ def test_an_argument_has_the_notation_of_the_front_door(
 def test_a_value_is_quoted_for_the_shell() -> None:
     with worded(on_command_line):
         assert argument("code", "a file.py") == "--code 'a file.py'"
+
+
+def test_a_call_is_written_for_python_or_for_the_command_line() -> None:
+    assert call("run.parse(...)", "clew parse") == "`run.parse(...)`"
+    for wording in (on_command_line, in_json):
+        with worded(wording):
+            assert call("run.parse(...)", "clew parse") == "`clew parse`"
 
 
 def test_a_server_within_the_command_speaks_json() -> None:

@@ -26,7 +26,8 @@ def test_programs_of_a_run_do_what_its_task_does(name: str, tmp_path: Path) -> N
 def test_a_parser_says_why_it_has_no_programs() -> None:
     with pytest.raises(
         UserError,
-        match="^runs/parser: a parser cannot be exported, because its output is constrained to trees; parse with",
+        match="^runs/parser: a parser cannot be exported, because its output is constrained to trees; parse with"
+        r" `run\.parse\(\.\.\.\)`, or serve",
     ):
         programs_of(small_run("parser"))
 

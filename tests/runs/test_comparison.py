@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
+from clew.core.wording import on_command_line, worded
 from clew.metrics.bootstrap import paired_bootstrap
 from clew.metrics.welch import welch
 from clew.recipes.resolving import config_of
@@ -21,7 +22,7 @@ from clew.runs.folder.records import Summary
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -42,7 +43,7 @@ def cells() -> list[Summary]:
     ]
 
 
-def test_runs_that_differ_in_the_seed_alone_are_one_group(cells: list[Summary]) -> None:
+def test_runs_that_differ_only_in_the_seed_form_one_group(cells: list[Summary]) -> None:
     groups, notes = group_runs(cells)
     assert [(group.label, len(group.runs)) for group in groups] == [
         ("cell=lstm", 3),
@@ -54,25 +55,25 @@ def test_runs_that_differ_in_the_seed_alone_are_one_group(cells: list[Summary]) 
     assert groups[0].spread("valid.loss") == pytest.approx(0.01), "the sample's: over n - 1"
 
 
-def test_where_it_ran_and_how_often_it_logged_make_no_group() -> None:
+def test_the_device_and_logging_do_not_separate_groups() -> None:
     groups, _ = group_runs(
         [run_of("a", 1.0, "device=cpu"), run_of("b", 1.1, "seed=2", "training.log_every=3", "training.save_every=7")]
     )
     assert [(group.label, len(group.runs)) for group in groups] == [("shakespeare-lstm", 2)]
 
 
-def test_a_second_run_of_a_seed_is_left_out_and_named() -> None:
+def test_a_second_run_of_the_same_seed_is_skipped_and_named() -> None:
     groups, notes = group_runs([run_of("a", 1.0), run_of("b", 1.1)])
     assert [group.scores("valid.loss") for group in groups] == [[1.0]]
     assert notes == ["runs/b is skipped: it has the same settings and seed as runs/a"]
 
 
-def test_an_average_is_no_seed_of_its_source() -> None:
+def test_an_average_is_a_group_of_its_own() -> None:
     groups, _ = group_runs([run_of("a", 1.0), run_of("mean", 0.9, averaged=[{"weights": "a"}])])
     assert [group.label for group in groups] == ["shakespeare-lstm", "shakespeare-lstm averaged"]
 
 
-def test_groups_of_several_recipes_are_named_by_them() -> None:
+def test_groups_of_several_recipes_are_named_by_recipe() -> None:
     runs = [
         run_of("a", 1.0),
         run_of("b", 1.1, "model.dropout=0.2"),
@@ -85,12 +86,12 @@ def test_groups_of_several_recipes_are_named_by_them() -> None:
     ]
 
 
-def test_fields_that_end_alike_are_named_whole() -> None:
+def test_fields_with_the_same_last_name_are_named_in_full() -> None:
     runs = [run_of("a", 1.0), run_of("b", 1.1, "model.init_scale=0.1", "task.init_scale=0.1")]
     assert group_runs(runs)[0][1].label == "task.init_scale=0.1 model.init_scale=0.1"
 
 
-def test_the_best_group_comes_first_whichever_way_is_better(cells: list[Summary]) -> None:
+def test_the_best_group_comes_first_for_losses_and_for_scores(cells: list[Summary]) -> None:
     groups, _ = group_runs(cells)
     assert [group.label for group in rank_groups(groups, "valid.loss")] == ["cell=gru", "cell=lstm", "cell=elman"]
     assert [group.label for group in rank_groups(groups, "valid.accuracy")] == ["cell=gru", "cell=lstm", "cell=elman"]
@@ -107,19 +108,19 @@ def test_the_best_group_comes_first_whichever_way_is_better(cells: list[Summary]
 
 
 def test_a_group_without_the_measure_comes_last(cells: list[Summary]) -> None:
-    odd = run_of("odd", 0.1, "model.dim=9", **{"best.test.loss": 2.0})
-    groups, _ = group_runs([*cells, odd])
-    assert rank_groups(groups, "test.loss")[0].runs == (odd,)
+    other = run_of("odd", 0.1, "model.dim=9", **{"best.test.loss": 2.0})
+    groups, _ = group_runs([*cells, other])
+    assert rank_groups(groups, "test.loss")[0].runs == (other,)
 
 
-def test_a_measure_that_no_run_has_is_refused(cells: list[Summary]) -> None:
+def test_an_unknown_measure_is_rejected(cells: list[Summary]) -> None:
     with pytest.raises(
         UserError, match="unknown measure 'valid.los'; did you mean 'valid.loss'\\? known: valid.accuracy, valid.loss"
     ):
         rank_groups(group_runs(cells)[0], "valid.los")
 
 
-def test_what_groups_differ_in_is_listed_with_every_value(cells: list[Summary]) -> None:
+def test_settings_that_differ_between_groups_are_listed_with_their_values(cells: list[Summary]) -> None:
     groups, _ = group_runs([*cells[:2], *cells[3:5], run_of("x", 2.0, "training.learning_rate=0.5")])
     assert group_differences(groups) == [
         ("model.cell", ["lstm", "gru", "lstm"]),
@@ -127,7 +128,7 @@ def test_what_groups_differ_in_is_listed_with_every_value(cells: list[Summary]) 
     ]
 
 
-def test_seeds_are_compared_by_welch(cells: list[Summary]) -> None:
+def test_seeds_are_compared_by_welchs_test(cells: list[Summary]) -> None:
     lstm, gru, _ = group_runs(cells)[0]
     verdict, notes = compare_groups(lstm, gru, "valid.loss")
     assert (verdict.name, verdict.over, notes) == ("Welch", "3 and 3 seeds", [])
@@ -152,7 +153,7 @@ def test_predictions_are_compared_by_paired_bootstrap(cells: list[Summary]) -> N
     )
 
 
-def test_predictions_of_other_examples_are_not_paired(cells: list[Summary]) -> None:
+def test_predictions_of_different_examples_are_not_paired(cells: list[Summary]) -> None:
     lstm, gru, elman = group_runs(cells)[0]
     for group, names in ((lstm, "ab"), (gru, "bc")):
         for run in group.runs:
@@ -168,20 +169,20 @@ def test_predictions_of_other_examples_are_not_paired(cells: list[Summary]) -> N
     assert notes == ["runs/lstm-3 and runs/lstm-1 have predictions of different examples (1 are in only one of them)"]
 
 
-def test_a_broken_predictions_file_is_named_and_stops_nothing(cells: list[Summary]) -> None:
+def test_a_malformed_predictions_file_is_named_and_ignored(cells: list[Summary]) -> None:
     lstm, gru, _ = group_runs(cells)[0]
     (lstm.runs[0].folder / "predictions.jsonl").write_text("{")
     verdict, notes = compare_groups(lstm, gru, "valid.loss")
     assert verdict.name == "Welch" and notes[0].startswith("runs/lstm-1/predictions.jsonl:1: this is not JSON")
 
 
-def test_other_tokens_and_texts_are_cautioned_of() -> None:
+def test_different_tokens_and_texts_give_a_caution() -> None:
     first = run_of("a", 1.0)
     groups, _ = group_runs([first, run_of("b", 4.0, "text.tokenizer=word")])
-    assert cautions(groups, "valid.loss") == [
-        "the groups have different tokens (text.tokenizer), so valid.loss is not comparable; use --measure"
-        " valid.bits_per_character"
-    ]
+    sentence = "the groups have different tokens (text.tokenizer), so valid.loss is not comparable; use "
+    assert cautions(groups, "valid.loss") == [f"{sentence}measure='valid.bits_per_character'"]
+    with worded(on_command_line):
+        assert cautions(groups, "valid.loss") == [f"{sentence}--measure valid.bits_per_character"]
     assert cautions(groups, "valid.bits_per_character") == []
     groups, _ = group_runs([first, run_of("c", 4.0, "data.corpus=null", "data.train=x.txt")])
     assert cautions(groups, "valid.loss") == [
@@ -189,13 +190,13 @@ def test_other_tokens_and_texts_are_cautioned_of() -> None:
     ]
 
 
-def test_unfinished_runs_are_cautioned_of() -> None:
+def test_unfinished_runs_give_a_caution() -> None:
     run = run_of("a", 1.0)
     groups, _ = group_runs([Summary(run.folder, run.config, [{"step": 30, "valid.loss": 2.0}])])
     assert cautions(groups, "valid.loss") == ["runs/a is interrupted at step 30 of 1500"]
 
 
-def test_a_curve_is_what_was_logged_and_finite() -> None:
+def test_a_curve_has_the_finite_logged_values() -> None:
     run = run_of("a", 1.0)
     records = [
         {"step": 1, "train.loss": 3.0},

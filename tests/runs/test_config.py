@@ -3,17 +3,18 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
+from clew.core.wording import on_command_line, worded
 from clew.layers.cells import CELLS, GRU
 from clew.recipes.resolving import config_of
 from clew.runs.settings.values import parse_value
 
 
-def test_an_unknown_recipe_names_the_nearest() -> None:
+def test_an_unknown_recipe_suggests_a_similar_name() -> None:
     with pytest.raises(UserError, match="unknown recipe 'shakespear-lstm'; did you mean 'shakespeare-lstm'"):
         config_of("shakespear-lstm")
 
 
-def test_a_part_is_a_name_or_a_name_with_options() -> None:
+def test_a_part_is_given_by_name_or_by_name_with_options() -> None:
     for assignments in (
         ["model.cell={name: elman, nonlinearity: relu}"],
         ['model.cell={"name": "elman", "nonlinearity": "relu"}'],
@@ -23,7 +24,7 @@ def test_a_part_is_a_name_or_a_name_with_options() -> None:
     assert config_of("text-lstm", ["model.cell.forget_bias=1", "model.cell=gru"]).model.cell == "gru"
 
 
-def test_a_users_entry_in_a_table_is_as_good_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_defined_entry_works_like_a_built_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CELLS, "mine", GRU)
     assert config_of("text-lstm", ["model.cell=mine", "model.cell.weight_drop=0.5"]).model.cell == {
         "name": "mine",
@@ -86,7 +87,7 @@ def yaml_file(folder: Path, text: str) -> str:
         ("recipe: text-lstm\nmodel:\n", "model: model family takes fields, not None"),
     ],
 )
-def test_a_mistaken_yaml_file_is_one_sentence(
+def test_mistakes_in_a_yaml_file_are_reported_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,16 +98,18 @@ def test_a_mistaken_yaml_file_is_one_sentence(
     assert not (tmp_path / "obeyed").exists()
 
 
-def test_a_yaml_file_that_is_not_there_is_said_to_be_missing() -> None:
+def test_a_missing_yaml_file_is_reported() -> None:
     with pytest.raises(
-        UserError, match="no such file: nowhere.yaml; a recipe is a name from `clew recipes` or a YAML file"
+        UserError, match=r"no such file: nowhere.yaml; a recipe is a name from `clew\.recipes\.RECIPES` or a YAML file"
     ):
+        config_of("nowhere.yaml")
+    with worded(on_command_line), pytest.raises(UserError, match="a name from `clew recipes` or a YAML file"):
         config_of("nowhere.yaml")
     with pytest.raises(UserError, match=r"no such file: x{60}\.\.\.x{55}.yaml; a recipe is a name"):
         config_of("x" * 5000 + ".yaml")
 
 
-def test_a_yaml_file_of_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_yaml_file_that_is_not_utf8_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes("recipe: text-lstm # café".encode("latin1"))
     with pytest.raises(UserError, match="latin.yaml: this is not valid YAML"):

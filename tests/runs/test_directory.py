@@ -7,6 +7,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.files import write_text
+from clew.core.wording import on_command_line, worded
 from clew.layers.cells import CELLS, GRU
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
@@ -27,7 +28,7 @@ from tests.runs.small import lstm_settings
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
@@ -44,7 +45,7 @@ def new_run(folder: str, *settings: str) -> None:
     write_config(Path(folder), config_of("text-lstm", settings))
 
 
-def test_runs_of_a_recipe_are_numbered_and_told_apart() -> None:
+def test_runs_of_a_recipe_are_numbered_and_their_differences_listed() -> None:
     config = config_of("text-lstm", ["seed=3"])
     assert default_folder(config) == (Path("runs/text-lstm"), [])
     new_run("runs/text-lstm", "seed=1")
@@ -53,7 +54,7 @@ def test_runs_of_a_recipe_are_numbered_and_told_apart() -> None:
     assert default_folder(config) == (Path("runs/text-lstm-3"), ["model.cell: 'gru' -> 'lstm'", "seed: 2 -> 3"])
 
 
-def test_a_run_of_the_same_settings_is_to_be_resumed() -> None:
+def test_a_run_with_the_same_settings_must_be_resumed() -> None:
     new_run("runs/text-lstm", "seed=1")
     new_run("runs/text-lstm-2", "seed=2")
     message = (
@@ -64,8 +65,8 @@ def test_a_run_of_the_same_settings_is_to_be_resumed() -> None:
         default_folder(config_of("text-lstm", ["seed=1"]))
 
 
-def test_a_run_that_cannot_be_read_here_stands_in_nobodys_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of another format, and one with a cell of the user's."""
+def test_an_unreadable_run_does_not_block_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unreadable: a run of an unknown format, and a run with an unknown user-defined cell."""
     with monkeypatch.context() as patch:
         patch.setitem(CELLS, "mine", GRU)
         new_run("runs/text-lstm", "model.cell=mine")
@@ -74,14 +75,14 @@ def test_a_run_that_cannot_be_read_here_stands_in_nobodys_way(monkeypatch: pytes
     assert default_folder(config_of("text-lstm")) == (Path("runs/text-lstm-3"), [])
 
 
-def test_a_config_is_read_as_it_was_written() -> None:
+def test_a_config_survives_a_round_trip() -> None:
     config = config_of("shakespeare-gpt", ["training.optimiser={name: adamw, beta2: 0.95}"])
     Path("run").mkdir()
     write_config(Path("run"), config)
     assert read_config(Path("run")) == config
 
 
-def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_survives_in_the_config(tmp_path: Path) -> None:
     config = config_of("text-lstm", ["data.train=caf\udce9 \u00e9.txt"])
     write_config(tmp_path, config)
     assert read_config(tmp_path) == config
@@ -111,7 +112,7 @@ def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Pat
         ),
     ],
 )
-def test_a_config_that_is_none_is_refused(content: str, sentence: str) -> None:
+def test_invalid_configs_are_rejected(content: str, sentence: str) -> None:
     Path("run").mkdir()
     Path("run/config.json").write_text(content)
     with pytest.raises(UserError) as error:
@@ -119,13 +120,16 @@ def test_a_config_that_is_none_is_refused(content: str, sentence: str) -> None:
     assert str(error.value).startswith(sentence)
 
 
-def test_what_is_no_run_is_refused_and_the_runs_near_it_named() -> None:
+def test_a_folder_without_a_run_is_rejected_with_runs_nearby() -> None:
     with pytest.raises(
         UserError,
         match=(
-            r"x is not a run directory \(it has no config.json\); train one first, e.g. `clew train shakespeare-lstm`"
+            r"x is not a run directory \(it has no config.json\); train one first, e.g. "
+            r"`clew\.train\('shakespeare-lstm'\)`"
         ),
     ):
+        check_run(Path("x"))
+    with worded(on_command_line), pytest.raises(UserError, match="first, e.g. `clew train shakespeare-lstm`"):
         check_run(Path("x"))
     new_run("runs/text-lstm")
     Path("runs/published").mkdir()
@@ -140,7 +144,7 @@ def test_what_is_no_run_is_refused_and_the_runs_near_it_named() -> None:
         check_run(Path("runs/text-lst"))
 
 
-def test_missing_weights_are_said_to_be_missing(run: Path) -> None:
+def test_missing_weights_are_reported(run: Path) -> None:
     (run / "model.safetensors").unlink()
     with pytest.raises(
         UserError,
@@ -151,20 +155,20 @@ def test_missing_weights_are_said_to_be_missing(run: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"not a safetensors file at all", b"\xff" * 100])
-def test_damaged_weights_are_refused(run: Path, content: bytes) -> None:
+def test_damaged_weights_are_rejected(run: Path, content: bytes) -> None:
     (run / "model.safetensors").write_bytes(content)
     with pytest.raises(UserError, match="run/model.safetensors cannot be read as safetensors: .*; copy the run again"):
         load_run(run)
 
 
-def test_weights_cut_short_are_refused(run: Path) -> None:
+def test_truncated_weights_are_rejected(run: Path) -> None:
     path = run / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(UserError, match="run/model.safetensors cannot be read as safetensors: .*; copy the run again"):
         load_run(run)
 
 
-def test_weights_of_another_model_are_refused(run: Path) -> None:
+def test_weights_of_another_model_are_rejected(run: Path) -> None:
     config = json.loads((run / "config.json").read_text())
     config["model"]["dim"] = 24
     del config["sha256"]
@@ -176,13 +180,13 @@ def test_weights_of_another_model_are_refused(run: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_run_without_its_tokenizer_is_refused(run: Path) -> None:
+def test_a_run_without_its_tokenizer_is_rejected(run: Path) -> None:
     (run / "vocabulary" / "tokenizer.json").unlink()
     with pytest.raises(UserError, match="run/vocabulary/tokenizer.json is missing; copy it again, or train again"):
         load_run(run)
 
 
-def test_a_changed_tokenizer_is_refused(run: Path) -> None:
+def test_a_changed_tokenizer_is_rejected(run: Path) -> None:
     path = run / "vocabulary" / "tokenizer.json"
     path.write_text(path.read_text().replace('"a": ', '"A": '))
     message = (
@@ -196,10 +200,10 @@ def test_a_changed_tokenizer_is_refused(run: Path) -> None:
         run_recipe("text-lstm", [], out=run, resume=True)
 
 
-def test_a_changed_config_is_refused_unless_it_was_changed_on_purpose(run: Path) -> None:
+def test_a_changed_config_is_rejected_unless_its_hash_is_removed(run: Path) -> None:
     path = run / "config.json"
     content = json.loads(path.read_text())
-    path.write_text(json.dumps(content))  # laid out otherwise, it says the same
+    path.write_text(json.dumps(content))  # another layout with the same content
     load_run(run)
     content["decoding"]["temperature"] = 0.3
     path.write_text(json.dumps(content))
@@ -213,7 +217,7 @@ def test_a_changed_config_is_refused_unless_it_was_changed_on_purpose(run: Path)
     assert load_run(run).config.decoding.temperature == 0.3
 
 
-def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
+def test_a_run_trained_with_user_code_needs_the_same_code(run: Path) -> None:
     code = Path("mine.py")
     code.write_text("x = 1\n")
     check_code(run, None)
@@ -231,7 +235,7 @@ def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
         load_run(run, code=code)
 
 
-def test_metrics_after_a_step_are_dropped_and_broken_lines_passed_over() -> None:
+def test_metrics_after_a_step_are_dropped_and_malformed_lines_skipped() -> None:
     folder = Path(".")
     for step in (1, 2, 3):
         append_metrics(folder, {"step": step, "train.loss": 0.1 * step})
@@ -244,28 +248,28 @@ def test_metrics_after_a_step_are_dropped_and_broken_lines_passed_over() -> None
     assert list(read_metrics(Path("elsewhere"))) == []
 
 
-def test_damaged_metrics_are_read_as_far_as_they_can_be() -> None:
+def test_damaged_lines_of_metrics_are_skipped() -> None:
     Path("metrics.jsonl").write_bytes(b'{"step": 1}\n{"step": \xff}\n[2]\n{"step": 3}\n')
     assert list(read_metrics(Path("."))) == [{"step": 1}, {"step": 3}]
 
 
-def test_evaluations_that_a_checkpoint_knows_nothing_of_are_dropped() -> None:
+def test_evaluations_after_the_checkpoint_are_dropped() -> None:
     for record in ({"step": 2, "valid.loss": 2.0}, {"step": 4, "train.loss": 1.0}, {"step": 4, "valid.loss": 1.0}):
         append_metrics(Path("."), record)
     truncate_metrics(Path("."), 4, evaluated=2)
     assert list(read_metrics(Path("."))) == [{"step": 2, "valid.loss": 2.0}, {"step": 4, "train.loss": 1.0}]
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_text(Path("x.json"), "old")
     write_weights(Path("w.safetensors"), {"a": torch.ones(2)})
 
-    def full(path: Path) -> None:
+    def raise_disk_full(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("clew.core.files.flush", full)
+    monkeypatch.setattr("clew.core.files.flush", raise_disk_full)
     with pytest.raises(OSError, match="No space left"):
         write_text(Path("x.json"), "new")
     with pytest.raises(OSError, match="No space left"):
@@ -275,8 +279,8 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
     assert not list(Path(".").glob("*.partial"))
 
 
-def left_behind(folder: str) -> Path:
-    """What is there of a run that was killed before its config was written."""
+def write_unfinished_run(folder: str) -> Path:
+    """Write the files of a run that was killed before its config was written."""
     path = Path(folder)
     (path / "vocabulary").mkdir(parents=True)
     for name in ("lock", "vocabulary/tokenizer.json.partial", "environment.json", "config.json.partial"):
@@ -284,34 +288,36 @@ def left_behind(folder: str) -> Path:
     return path
 
 
-def test_a_run_killed_while_it_started_is_started_again_in_the_same_place(tmp_path: Path) -> None:
+def test_a_run_killed_during_its_start_is_replaced_in_the_same_folder(tmp_path: Path) -> None:
     settings = lstm_settings(tmp_path, steps=2)
-    left_behind("chosen")
+    write_unfinished_run("chosen")
     run_recipe("text-lstm", settings, out=Path("chosen"))
-    left_behind("runs/text-lstm")
+    write_unfinished_run("runs/text-lstm")
     assert run_recipe("text-lstm", settings).run.folder == Path("runs/text-lstm")
     for folder in ("chosen", "runs/text-lstm"):
         assert not list(Path(folder).rglob("*.partial")) and not (Path(folder) / "lock").exists()
 
 
-def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
-    for stranger in ("notes.txt", "checkpoints"):
-        (left_behind(stranger + "-folder") / stranger).write_text("mine")
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
+    for other_file in ("notes.txt", "checkpoints"):
+        (write_unfinished_run(other_file + "-folder") / other_file).write_text("mine")
         with pytest.raises(
-            UserError, match=f"{stranger}-folder exists and is not an empty folder; choose another with out=..."
+            UserError, match=f"{other_file}-folder exists and is not an empty folder; choose another with out=..."
         ):
-            run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path(stranger + "-folder"))
+            run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path(other_file + "-folder"))
     Path("code").mkdir()
     (Path("code") / "code.py").write_text("mine")
     with pytest.raises(UserError, match="code exists and is not an empty folder"):
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("code"))
 
 
-def test_weights_come_back_to_the_bit_and_leave_nothing_beside_them() -> None:
+def test_weights_survive_a_round_trip_bit_for_bit() -> None:
     tensors = {"a": torch.randn(3, 4).T, "b": torch.tensor(1.5, dtype=torch.bfloat16), "c": torch.arange(3)}
     write_weights(Path("w.safetensors"), tensors)
-    found = read_weights(Path("w.safetensors"))
-    assert all(torch.equal(found[name], value) and found[name].dtype == value.dtype for name, value in tensors.items())
+    loaded = read_weights(Path("w.safetensors"))
+    assert all(
+        torch.equal(loaded[name], value) and loaded[name].dtype == value.dtype for name, value in tensors.items()
+    )
     assert [path.name for path in Path(".").glob("w*")] == ["w.safetensors"]
 
 

@@ -180,7 +180,9 @@ def test_a_trial_is_never_drawn_twice(given: list[str]) -> None:
     found = library.search("text-lstm", space, *words(given), "training.steps=1", trials=4, quiet=True)
     assert len({tuple(trial.settings.items()) for trial in found.trials}) == 4
     with pytest.raises(
-        UserError, match="these values have only 4 combinations, fewer than the 7 requested trials; request fewer"
+        UserError,
+        match=r"these values have only 4 combinations, fewer than the 7 requested trials; request fewer, or train each"
+        r" combination once with `clew\.train\(\.\.\.\)`$",
     ):
         library.search("text-lstm", space, *words(given), trials=7)
 

@@ -39,16 +39,19 @@ CHAIN = {"family": "recurrent", "dim": 8, "bidirectional": True}
 def build(model=GRAPHS, examples=EXAMPLES, **settings):
     torch.manual_seed(0)
     config = NodeLabellingConfig(**settings)
-    found = train_node_vocabularies(lambda texts, specials: train_word(texts), False, examples, config)
+    vocabularies = train_node_vocabularies(lambda texts, specials: train_word(texts), False, examples, config)
     family = MODELS[model["family"]]
     body = family.build(
-        family.config(**model), GraphNodes(Tokens(found["tokenizer"].vocabulary), len(found[EDGE_TYPES]) + 1)
+        family.config(**model),
+        GraphNodes(Tokens(vocabularies["tokenizer"].vocabulary), len(vocabularies[EDGE_TYPES]) + 1),
     )
-    return NodeLabeller(body, WordReader(found["tokenizer"]), found["labels"], found[EDGE_TYPES], config)
+    return NodeLabeller(
+        body, WordReader(vocabularies["tokenizer"]), vocabularies["labels"], vocabularies[EDGE_TYPES], config
+    )
 
 
 @pytest.mark.parametrize("model", [GRAPHS, CHAIN], ids=lambda model: model["family"])
-def test_the_loss_is_over_all_words_and_starts_at_that_of_a_guess(model):
+def test_the_loss_is_over_all_words_and_starts_at_that_of_uniform_guessing(model):
     task = build(model)
     batch = task.collate(task.encode(EXAMPLES))
     torch.nn.init.zeros_(task.output.weight)
@@ -60,7 +63,7 @@ def test_the_loss_is_over_all_words_and_starts_at_that_of_a_guess(model):
     assert sum(loss for loss, _ in task.row_losses(batch)) == pytest.approx(8 * math.log(4), abs=1e-5)
 
 
-def test_a_label_that_the_training_part_has_not_costs_nothing():
+def test_labels_missing_in_the_training_part_cost_nothing():
     task = build()
     odd = EXAMPLES[0]._replace(tags=("nsubj", "root", "vocative"))
     batch = task.collate(task.encode([odd]))
@@ -71,7 +74,7 @@ def test_a_label_that_the_training_part_has_not_costs_nothing():
     assert task.measure([odd], [["nsubj", "root", "obj"]]).values["accuracy"] == pytest.approx(200 / 3)
 
 
-def test_edges_are_those_that_are_asked_for():
+def test_the_requested_edges_are_encoded():
     assert build().types.names == ("down", "next", "up")
     assert build().encode(EXAMPLES)[0].graph == Graph(3, ((0, 1, 1), (1, 2, 1), (0, 1, 2), (1, 2, 0)))
     task = build({**GRAPHS, "layer": {"name": "graph_lstm", "order": "rounds"}}, edges=["down"])
@@ -82,7 +85,7 @@ def test_edges_are_those_that_are_asked_for():
     assert named.types.names == ("down:ccomp", "down:obj", "next", "up:nsubj")
 
 
-def test_a_relation_that_the_training_part_has_not_is_read_as_the_unknown_type():
+def test_unknown_relations_are_read_as_the_unknown_type():
     upos = [example._replace(tags=("X", "Y", "X", "Y")[: len(example.words)]) for example in EXAMPLES]
     task = build(examples=upos, relations=True)
     odd = upos[0]._replace(relations=("vocative", "root", "obj"))
@@ -91,7 +94,7 @@ def test_a_relation_that_the_training_part_has_not_is_read_as_the_unknown_type()
 
 
 @pytest.mark.parametrize("model", [GRAPHS, CHAIN], ids=lambda model: model["family"])
-def test_a_few_sentences_are_learnt_by_heart(model):
+def test_a_few_sentences_are_memorised(model):
     task = build(model)
     batch = task.collate(task.encode(EXAMPLES))
     optimiser = torch.optim.Adam(task.parameters(), lr=0.05)
@@ -105,31 +108,31 @@ def test_a_few_sentences_are_learnt_by_heart(model):
     assert task.measure(EXAMPLES, predictions).values == {"accuracy": 100.0}
     assert task.intervals(EXAMPLES, predictions)["accuracy"].low == 100.0
     assert task.sentence_scores(EXAMPLES, predictions) == [100.0] * 3
-    found = task.label([EXAMPLES[2], Sentence(()), EXAMPLES[0]])
-    assert [[label for label, _ in each] for each in found] == [["root"], [], ["nsubj", "root", "obj"]]
-    assert all(0.5 < share <= 1 for each in found for _, share in each)
+    labels = task.label([EXAMPLES[2], Sentence(()), EXAMPLES[0]])
+    assert [[label for label, _ in each] for each in labels] == [["root"], [], ["nsubj", "root", "obj"]]
+    assert all(0.5 < share <= 1 for each in labels for _, share in each)
 
 
-def test_the_same_words_with_another_graph_have_other_labels_where_the_graph_is_read():
-    """(a (b c)) and ((a b) c): which word is the root is in the heads alone."""
-    both = [
+def test_only_models_that_read_the_graph_distinguish_graphs_of_equal_words():
+    """(a (b c)) and ((a b) c): only the heads say which word is the root."""
+    sentences = [
         Sentence(("a", "b", "c"), ("root", "dep", "dep"), (0, 1, 2), ("root", "dep", "dep"), "f:1"),
         Sentence(("a", "b", "c"), ("dep", "dep", "root"), (2, 3, 0), ("dep", "dep", "root"), "f:5"),
     ]
     reached = {}
     for model in (GRAPHS, CHAIN):
-        task = build(model, both)
-        batch = task.collate(task.encode(both))
+        task = build(model, sentences)
+        batch = task.collate(task.encode(sentences))
         optimiser = torch.optim.Adam(task.parameters(), lr=0.05)
         for _ in range(40):
             optimiser.zero_grad()
             task(batch)[0]["loss"].sum.backward()
             optimiser.step()
-        reached[model["family"]] = task.measure(both, task.predict(batch)).values["accuracy"]
+        reached[model["family"]] = task.measure(sentences, task.predict(batch)).values["accuracy"]
     assert reached == {"graph_lstm": 100.0, "recurrent": pytest.approx(400 / 6)}
 
 
-def test_what_is_wrong_is_described():
+def test_wrong_labels_are_described():
     task = build()
     prediction = ["nsubj", "root", "nsubj"]
     assert task.described(EXAMPLES[0], prediction) == {
@@ -142,13 +145,13 @@ def test_what_is_wrong_is_described():
     assert "obj" in lines and "nsubj" in confusion
 
 
-def test_a_row_is_the_sentence_that_it_was_made_of():
+def test_a_row_restores_its_sentence():
     sentence = EXAMPLES[0]._replace(tags=None, id="sentence 1", deps=(((2, "nsubj"),), ((0, "root"),), ((2, "obj"),)))
     assert GraphRow.of(sentence).sentence("sentence 1") == sentence
     assert GraphRow(text="dogs see cats").sentence("x") == Sentence(("dogs", "see", "cats"), id="x")
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_data_and_settings_are_rejected_with_a_sentence():
     task = build()
     with pytest.raises(
         UserError,
@@ -159,7 +162,7 @@ def test_mistakes_are_told_in_a_sentence():
         UserError, match="task.relations=true puts the relations to predict into the input; set task.relations=false"
     ):
         build(relations=True)
-    with pytest.raises(UserError, match="f:1: there is no enhanced graph"):
+    with pytest.raises(UserError, match="f:1: the words have no DEPS, so there is no enhanced graph"):
         build(graph="enhanced")
     with pytest.raises(UserError, match="f:1, word 3: unknown label 'vocative'"):
         odd = EXAMPLES[0]._replace(tags=("nsubj", "root", "vocative"))
@@ -171,7 +174,7 @@ def test_mistakes_are_told_in_a_sentence():
         NodeLabeller(task.body, WordReader(train_character(["ab"])), task.labels, task.types)
     with pytest.raises(UserError, match="sentence 4: the words have no heads, and so no graph"):
         task.label([Sentence(("run",), id="sentence 4")])
-    assert build(CHAIN).label([Sentence(("run",), id="sentence 4")])[0]  # which asks for no graph
+    assert build(CHAIN).label([Sentence(("run",), id="sentence 4")])[0]  # which needs no graph
     for row, sentence in (
         (GraphRow(text="a b", heads=[0]), "s: expected a value for each of the 2 words, found 1 heads"),
         (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.core.errors import UserError
 from clew.core.numbers import is_number
+from clew.core.wording import call
 from clew.runs.folder.lock import is_locked
 from clew.runs.folder.run_files import IMPORTED, METRICS, check_run, is_own, is_run, read_metrics
 
@@ -146,12 +147,14 @@ def named_runs(words: Sequence[str]) -> list[Path]:
         if folder.is_dir():
             runs = [folder] if is_run(folder) else find_runs(folder)
             if not runs:
-                raise UserError(f"there is no run below {folder}; `clew runs DIR` lists the runs below a folder")
+                lists = call("clew.runs.folder.records.find_runs(DIR)", "clew runs DIR")
+                raise UserError(f"there is no run below {folder}; {lists} lists the runs below a folder")
         elif any(character in word for character in "*?["):
             matches = sorted((Path(match) for match in glob(word)), key=lambda path: natural(str(path)))
             runs = [run for match in matches if match.is_dir() for run in find_runs(match)]
             if not runs:
-                raise UserError(f"no run matches {word}; `clew runs` lists the runs")
+                lists = call("clew.runs.folder.records.find_runs(Path('runs'))", "clew runs")
+                raise UserError(f"no run matches {word}; {lists} lists the runs")
         else:
             check_run(folder)
         for run in runs:

@@ -11,6 +11,7 @@ from typing import Any
 
 from clew.core.errors import UserError, command, shortened, shown
 from clew.core.files import LARGEST_JSON, json_hash, open_file, read_json
+from clew.core.wording import call
 from clew.runs.trust import check_links, is_trusted, remedy_of_trust
 
 FORMAT = 3
@@ -66,11 +67,8 @@ def check_run(folder: Path) -> None:
         nearby = [str(path) for path in Path("runs").iterdir() if is_own(path)]
     nearby = sorted(nearby, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
     more = f" and {len(nearby) - MOST_NAMED} more" if len(nearby) > MOST_NAMED else ""
-    known = (
-        f"runs here: {', '.join(nearby[:MOST_NAMED])}{more}"
-        if nearby
-        else "train one first, e.g. `clew train shakespeare-lstm`"
-    )
+    train = call("clew.train('shakespeare-lstm')", "clew train shakespeare-lstm")
+    known = f"runs here: {', '.join(nearby[:MOST_NAMED])}{more}" if nearby else f"train one first, e.g. {train}"
     raise UserError(f"{shortened(str(folder))} is not a run directory (it has no {CONFIG}); {known}")
 
 

@@ -8,7 +8,7 @@ from clew.runs.folder.lock import LOCK, is_locked, locked
 from tests.warm import CONTEXT
 
 
-def hold(folder: Path, pipe) -> None:
+def hold_lock(folder: Path, pipe) -> None:
     with locked(folder):
         pipe.send("held")
         pipe.recv()
@@ -17,19 +17,19 @@ def hold(folder: Path, pipe) -> None:
 @pytest.fixture
 def holder(tmp_path: Path):
     """Another process that holds the lock."""
-    here, there = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=hold, args=(tmp_path, there))
+    connection, child_connection = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=hold_lock, args=(tmp_path, child_connection))
     process.start()
-    assert here.recv() == "held"
+    assert connection.recv() == "held"
     yield process
     if process.is_alive():
-        here.send("leave")
+        connection.send("leave")
     process.join()
-    here.close()
-    there.close()
+    connection.close()
+    child_connection.close()
 
 
-def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path, holder) -> None:
+def test_a_second_writer_is_rejected_with_the_process_of_the_first(tmp_path: Path, holder) -> None:
     assert is_locked(tmp_path)
     with (
         pytest.raises(
@@ -41,7 +41,7 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path, ho
     assert is_locked(tmp_path)
 
 
-def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path: Path, holder) -> None:
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, holder) -> None:
     holder.kill()
     holder.join()
     assert (tmp_path / LOCK).exists() and not is_locked(tmp_path)
@@ -49,7 +49,7 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path: Path, hol
         assert f'"pid": {os.getpid()}' in (tmp_path / LOCK).read_text()
 
 
-def test_a_lock_is_gone_when_its_run_has_ended(tmp_path: Path) -> None:
+def test_a_lock_is_removed_when_the_run_ends(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), locked(tmp_path):
         assert is_locked(tmp_path)
         raise ZeroDivisionError
@@ -57,7 +57,7 @@ def test_a_lock_is_gone_when_its_run_has_ended(tmp_path: Path) -> None:
     assert not (tmp_path / LOCK).exists()
 
 
-def test_a_lock_file_that_cannot_be_removed_binds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_file_that_cannot_be_removed_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 

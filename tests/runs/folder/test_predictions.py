@@ -7,12 +7,12 @@ from clew.runs.folder.predictions import PREDICTIONS, read_prediction_records, r
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
 
 
-def test_predictions_are_read_as_they_were_written() -> None:
+def test_predictions_survive_a_round_trip() -> None:
     scores = {"test-1": -1.5, "é\u2028\n": 0.0, "3": 1e-300}
     write_predictions(Path("run"), scores)
     assert read_predictions(Path("run")) == scores
@@ -22,7 +22,7 @@ def test_a_run_without_predictions_has_none() -> None:
     assert read_predictions(Path("run")) is None
 
 
-def test_whole_numbers_are_ids_and_other_fields_let_be() -> None:
+def test_ids_may_be_whole_numbers_and_other_fields_are_ignored() -> None:
     Path("run", PREDICTIONS).write_text('{"id": 7, "score": 1, "text": "the ball"}\n\n{"id": "8", "score": 0.5}')
     assert read_predictions(Path("run")) == {"7": 1.0, "8": 0.5}
 
@@ -72,14 +72,14 @@ def test_whole_numbers_are_ids_and_other_fields_let_be() -> None:
         (b"\xff", "run/predictions.jsonl: byte 0 is not UTF-8; evaluate the run again"),
     ],
 )
-def test_predictions_that_are_none_are_refused(content: str | bytes, sentence: str) -> None:
+def test_malformed_predictions_are_rejected(content: str | bytes, sentence: str) -> None:
     Path("run", PREDICTIONS).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError) as error:
         read_predictions(Path("run"))
     assert str(error.value).startswith(sentence)
 
 
-def test_statistics_come_back_and_a_broken_one_is_named() -> None:
+def test_statistics_survive_a_round_trip_and_malformed_ones_are_rejected() -> None:
     Path("run").mkdir(exist_ok=True)
     rows = {"a": {"bleu": {"bleu": [1, 2]}, "macro_f1": {"macro_f1": {"good": [1, 0, 0]}}}}
     write_predictions(Path("run"), {"a": 1.0}, None, rows)

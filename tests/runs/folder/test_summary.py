@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
+from clew.core.wording import on_command_line, worded
 from clew.recipes.resolving import config_of
 from clew.runs.comparison import curve
 from clew.runs.directory import append_metrics, write_config
@@ -14,7 +15,7 @@ from clew.runs.folder.summary import summarise
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -42,26 +43,26 @@ END = {
 }
 
 
-def test_a_positive_label_leaves_the_score_what_it_is(tmp_path: Path) -> None:
+def test_a_positive_label_does_not_change_the_default_measure(tmp_path: Path) -> None:
     records = [{"step": 1, "valid.loss": 1.0, "valid.accuracy": 50.0, "valid.f1": 70.0}]
     for settings, measure in (([], "accuracy"), (["task.best=f1"], "f1")):
         config = config_of("classify", ["task.positive=spam", *settings])
         assert Summary(tmp_path, config, records).measure == measure
 
 
-def test_a_run_that_ended_scores_what_its_summary_says() -> None:
+def test_a_finished_run_has_the_scores_of_its_last_record() -> None:
     run = summarise(new_run("run", *VALID, END))
     assert run.best == {"valid.loss": 2.0, "valid.perplexity": 4.0, "test.loss": 2.1}
     assert (run.step, run.state, run.failure, run.averaged) == (100, "finished", None, [])
 
 
-def test_a_run_under_way_scores_its_best_evaluation() -> None:
+def test_an_unfinished_run_has_the_scores_of_its_best_evaluation() -> None:
     run = summarise(new_run("run", *VALID))
     assert run.best == {"valid.loss": 2.0, "valid.perplexity": 4.0}
     assert (run.step, run.state) == (60, "interrupted")
 
 
-def test_a_run_without_records_has_none() -> None:
+def test_a_run_without_records_has_no_scores() -> None:
     run = summarise(new_run("run"))
     assert (run.step, run.best, run.seconds, run.state) == (0, {}, None, "interrupted")
 
@@ -76,7 +77,7 @@ def test_a_run_without_records_has_none() -> None:
         ("classify", {"pearson": 0.7, "spearman": 0.6}, "pearson"),
     ],
 )
-def test_the_measure_of_a_run_is_what_its_score_stands_for(
+def test_the_measure_of_a_run_depends_on_its_task_and_scores(
     recipe: str, measured: dict[str, float], measure: str
 ) -> None:
     path = Path("run")
@@ -107,28 +108,28 @@ def test_the_measure_of_a_run_is_what_its_score_stands_for(
 def test_a_run_is_finished_at_its_last_step_or_without_patience(
     settings: list[str], end: dict | None, finished: bool
 ) -> None:
-    """One evaluation after step 40, the best, was worse."""
+    """The best evaluation is at step 40; one later evaluation was worse."""
     training = config_of("text-lstm", settings).training
     assert is_finished([*VALID, *([end] if end else [])], training) is finished
 
 
-def test_a_lock_says_that_a_run_is_running() -> None:
+def test_a_locked_run_is_running() -> None:
     folder = new_run("run", *VALID, END)
     with locked(folder):
         assert summarise(folder).state == "running"
-    (folder / "lock").write_text("{}")  # of a process that died
+    (folder / "lock").write_text("{}")  # the lock of a dead process
     assert summarise(folder).state == "finished"
 
 
-def test_a_failure_counts_while_nothing_follows_it() -> None:
+def test_a_failure_counts_until_the_next_record() -> None:
     folder = new_run("run", VALID[0], {"step": 20, "failed": "no finite gradient"})
     assert (summarise(folder).state, summarise(folder).failure) == ("failed", "no finite gradient")
     append_metrics(folder, VALID[1])
     assert (summarise(folder).state, summarise(folder).failure) == ("interrupted", None)
 
 
-def test_time_is_what_the_run_says_or_what_its_speed_amounts_to() -> None:
-    """A step reads 4 x 8 tokens: ten steps at 32 tokens a second are 10 seconds, thirty at 64 are 15."""
+def test_duration_is_recorded_or_computed_from_speed() -> None:
+    """A step reads 4 x 8 tokens: 10 steps at 32 tokens per second take 10 seconds, and 30 steps at 64 take 15."""
     logged = [
         {"step": 10, "tokens_per_second": 32},
         {"step": 20, "valid.loss": 1.0},
@@ -143,7 +144,7 @@ def test_time_is_what_the_run_says_or_what_its_speed_amounts_to() -> None:
     assert summarise(new_run("under way", *under_way)).seconds == 4.0
 
 
-def test_what_is_not_finite_or_no_number_is_no_score() -> None:
+def test_scores_must_be_finite_numbers() -> None:
     records = [
         {"step": 1, "valid.loss": float("nan")},
         {"step": 2, "valid.loss": "low"},
@@ -152,14 +153,14 @@ def test_what_is_not_finite_or_no_number_is_no_score() -> None:
     assert summarise(new_run("run", *records)).best == {}
 
 
-def test_broken_lines_of_metrics_are_passed_over() -> None:
+def test_malformed_lines_of_metrics_are_skipped() -> None:
     folder = new_run("run", *VALID)
     with (folder / "metrics.jsonl").open("ab") as file:
         file.write(b'3\n"text"\n[1]\n{"step": "many"}\n{"no step": 1}\n\xff\xfe\n{"step": 70, "valid.lo')
     assert summarise(folder).records == VALID
 
 
-def test_what_is_no_run_is_refused_with_a_sentence() -> None:
+def test_a_folder_without_a_run_is_rejected() -> None:
     Path("empty").mkdir()
     with pytest.raises(
         UserError, match="empty has no config.json; it was copied incompletely, or is not a run directory"
@@ -170,7 +171,7 @@ def test_what_is_no_run_is_refused_with_a_sentence() -> None:
         summarise(Path("empty"))
 
 
-def test_the_size_is_that_of_every_file_below() -> None:
+def test_the_size_of_a_run_counts_every_file() -> None:
     folder = new_run("run")
     before = summarise(folder).size
     (folder / "checkpoints" / "step-1").mkdir(parents=True)
@@ -178,7 +179,7 @@ def test_the_size_is_that_of_every_file_below() -> None:
     assert summarise(folder).size == before + 1000 and before == (folder / "config.json").stat().st_size
 
 
-def test_runs_are_found_two_levels_down_in_the_order_people_count() -> None:
+def test_runs_are_found_two_levels_deep_in_natural_order() -> None:
     for name in ("seed=10", "seed=2", "study/one", "study/deep/three", ".hidden"):
         new_run(f"runs/{name}")
     Path("runs/notes").mkdir()
@@ -187,7 +188,7 @@ def test_runs_are_found_two_levels_down_in_the_order_people_count() -> None:
     assert find_runs(Path("runs/seed=2")) == [Path("runs/seed=2")], "the folder itself"
 
 
-def test_a_run_is_not_looked_into_and_a_damaged_one_is_found() -> None:
+def test_runs_inside_runs_are_not_found_but_damaged_ones_are() -> None:
     new_run("runs/a/inside")
     write_config(Path("runs/a"), config_of("text-lstm"))
     Path("runs/b").mkdir()
@@ -196,12 +197,12 @@ def test_a_run_is_not_looked_into_and_a_damaged_one_is_found() -> None:
     assert [path.name for path in find_runs(Path("runs"))] == ["a", "b", "c"]
 
 
-def test_names_sort_by_their_numbers() -> None:
+def test_names_are_sorted_by_their_numbers() -> None:
     names = ["b-10", "b-9", "B-1", "a", "10", "9"]
     assert sorted(names, key=natural) == ["9", "10", "a", "B-1", "b-9", "b-10"]
 
 
-def test_runs_are_named_by_folders_parents_and_patterns_each_once() -> None:
+def test_folders_parents_and_patterns_name_each_run_once() -> None:
     for name in ("x-seed=1", "x-seed=2", "y"):
         new_run(f"runs/{name}")
     assert named_runs(["runs/y", "runs/x-*", "runs", "runs/../runs/y"]) == [
@@ -220,22 +221,29 @@ def test_runs_are_named_by_folders_parents_and_patterns_each_once() -> None:
         ("runs/none", "runs/none is not a run directory (it has no config.json); runs here: runs/y"),
     ],
 )
-def test_words_that_name_no_run_are_refused(word: str, sentence: str) -> None:
+def test_names_without_a_run_are_rejected(word: str, sentence: str) -> None:
     new_run("runs/y")
     Path("runs/empty").mkdir()
-    with pytest.raises(UserError) as error:
+    with worded(on_command_line), pytest.raises(UserError) as error:
         named_runs([word])
     assert str(error.value) == sentence.replace("/", os.sep if word == "runs/none" else "/")
 
 
-def test_an_averaged_run_says_so() -> None:
-    about = [{"weights": "a", "step": 1, "sha256": "0"}]
-    run = summarise(new_run("run", {**END, "averaged": about}))
-    assert (run.state, run.averaged) == ("averaged", about)
+def test_python_callers_are_shown_how_to_list_runs_in_python() -> None:
+    Path("runs").mkdir()
+    for word in ("runs/z-*", "runs"):
+        with pytest.raises(UserError, match=r"; `clew\.runs\.folder\.records\.find_runs\(.*\)` lists the runs"):
+            named_runs([word])
+
+
+def test_an_averaged_run_has_its_own_state() -> None:
+    sources = [{"weights": "a", "step": 1, "sha256": "0"}]
+    run = summarise(new_run("run", {**END, "averaged": sources}))
+    assert (run.state, run.averaged) == ("averaged", sources)
     assert json.dumps(run.best)
 
 
-def test_a_number_that_is_larger_than_a_float_is_none_that_was_measured() -> None:
+def test_numbers_larger_than_a_float_are_ignored() -> None:
     summary = summarise(
         new_run("huge", {"step": 1, "valid.loss": 10**400, "train.loss": 2.0}, {"step": 2, "valid.loss": 3.0})
     )
