@@ -10,8 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clew.drawing.colours import style
-from clew.drawing.figures import load_matplotlib
+from clew.drawing.views import Lines, Series, View
 from clew.metrics.translation import bleu
 
 LONGEST = 1_000_000
@@ -39,35 +38,22 @@ def bin_name(first: int, last: int) -> str:
     return f"{first}-{last}" if last < LONGEST else f"{first} or more"
 
 
-def draw(runs: dict[str, dict[tuple[int, int], tuple[int, float]]], path: Path) -> None:
-    figure = load_matplotlib().Figure(figsize=(6.4, 4.2), dpi=150)
-    axis = figure.subplots()
-    for number, (name, scores_by_bin) in enumerate(runs.items()):
-        places = [BINS.index(each) for each in scores_by_bin]
-        axis.plot(
-            places,
-            [score for _, score in scores_by_bin.values()],
-            color=style(number)[0],
-            linewidth=2.2,
-            marker="o",
-            markersize=4,
-            label=name,
-        )
-    axis.set_xticks(range(len(BINS)), [bin_name(*each) for each in BINS])
-    axis.set_xlabel("words in the source")
-    axis.set_ylabel("BLEU")
-    axis.set_ylim(bottom=0)
-    axis.grid(True, axis="y", color="#d8dce2", linewidth=0.6)
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path)
+def view_of(runs: dict[str, dict[tuple[int, int], tuple[int, float]]]) -> View:
+    """Return the scores as a picture, one line per run."""
+    lines = [
+        Series(name, [BINS.index(each) for each in scores_by_bin], [score for _, score in scores_by_bin.values()])
+        for name, scores_by_bin in runs.items()
+    ]
+    highest = max((score for line in lines for score in line.y), default=0.0) or 1.0
+    names = [bin_name(*each) for each in BINS]
+    part = Lines(lines, "words in the source", "BLEU", y_range=(0.0, 1.05 * highest), x_names=names)
+    return View("BLEU by the length of the source", [part])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.by_length", description=__doc__)
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="draw the scores to an SVG or PNG file")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="draw the scores: .svg, .html, .png or .pdf")
     options = parser.parse_args()
     all_scores = {run.name: scores(run) for run in options.runs}
     for name, scores_by_bin in all_scores.items():
@@ -76,4 +62,4 @@ if __name__ == "__main__":
             "  ".join(f"{bin_name(*each)}: {score:5.2f} ({count})" for each, (count, score) in scores_by_bin.items()),
         )
     if options.out is not None:
-        draw(all_scores, options.out)
+        view_of(all_scores).save(options.out)

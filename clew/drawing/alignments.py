@@ -88,8 +88,7 @@ def cell(weight: float, about: str, x: float, y: float) -> list[Shape]:
     box = Box(x, y, CELL, CELL, "heat", about, opacity=round(weight, 3))
     if weight < SPOKEN:
         return [box]
-    text = Label(x + CELL // 2, y + CELL // 2 + 4, f"{100 * weight:.0f}", number_kind("heat", weight))
-    return [box, text]
+    return [box, Label(x + CELL // 2, y + CELL // 2 + 4, f"{100 * weight:.0f}", number_kind("heat", weight))]
 
 
 def alignment_figure(alignments: Sequence[Drawn]) -> Any:

@@ -96,7 +96,10 @@ KINDS = {
     **{f"ring-{number}": Look("paper", f"c{number}", width=1.8) for number in range(len(COLOURS))},
     **{f"point-{number}": Look(f"c{number}", "paper", width=0.8) for number in range(len(COLOURS))},
 }
-TREE_KINDS = {
+FILE_KINDS = {
+    "brand": Look("c3", size=18, weight=650, anchor="middle"),
+    "stop": Look("ink", size=17, weight=600, anchor="middle"),
+    "stop-note": Look("faint", size=14, anchor="middle"),
     "tree-line": Look(stroke="edge", width=1.5),
     "tree-word": Look("ink", size=16, anchor="middle"),
     "tree-tag": Look("faint", size=11, anchor="middle"),
@@ -106,8 +109,8 @@ TREE_KINDS = {
         for phrase in PHRASES
     },
 }
-"""Kinds of pictures of trees, which no page contains."""
-ALL_KINDS = KINDS | TREE_KINDS
+"""Kinds of trees and of the thread of the documentation, which no page contains."""
+ALL_KINDS = KINDS | FILE_KINDS
 
 
 def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, scope: str = ".clew-view") -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree, fold
-from clew.drawing.kinds import TREE_KINDS
+from clew.drawing.kinds import FILE_KINDS
 from clew.drawing.letters import has_no_width, printable_letters, text_width, visible
 from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
 from clew.drawing.standalone import Theme, below_each_other
@@ -190,7 +190,7 @@ WORD_BELOW = 23
 
 
 def picture_size(node: Tree) -> int:
-    label, tag, word = (TREE_KINDS[kind].size for kind in ("phrase-other-name", "tree-tag", "tree-word"))
+    label, tag, word = (FILE_KINDS[kind].size for kind in ("phrase-other-name", "tree-tag", "tree-word"))
     if node.word is None:
         return text_width(visible(node.label), label * 1.12) + 2 * LABEL_PADDING  # bold is wider
     return max(text_width(visible(node.word), word), text_width(visible(node.label), tag))
