@@ -1,4 +1,4 @@
-"""Tiny pre-trained runs, untrained in truth, and the settings that fine-tune one in a fraction of a second."""
+"""Tiny runs with random weights that stand for pre-trained ones, and settings that fine-tune one in under a second."""
 
 from itertools import product
 from pathlib import Path
@@ -35,7 +35,7 @@ TINY = [
 
 
 def save_pretrained(folder: Path, kind: str = "bert") -> Path:
-    """A run directory with a body of some family and random weights."""
+    """Write a run directory with a body of this family and random weights."""
     sentences = [
         f"{words[0]} {words[1]} {words[2]} is {words[3]}"
         for words in product(["a", "the"], ADJECTIVES, NOUNS, JUDGEMENTS)
@@ -48,16 +48,16 @@ def save_pretrained(folder: Path, kind: str = "bert") -> Path:
         {"recipe": f"tiny-{kind}", "model": BODIES[kind], "task": task, "text": text, "data": {"train": "text.txt"}}
     )
     with torch.random.fork_rng():
-        built = build_task(config, {"tokenizer": tokenizer})
+        task_module = build_task(config, {"tokenizer": tokenizer})
     folder.mkdir(parents=True)
     save_vocabularies(folder, {"tokenizer": tokenizer})
-    write_weights(folder / WEIGHTS, built.state_dict())
+    write_weights(folder / WEIGHTS, task_module.state_dict())
     write_config(folder, config)
     return folder
 
 
 def labelled_file(folder: Path, *, pairs: bool = False) -> list[str]:
-    """A table of texts that are good or bad, and the settings that read it."""
+    """Write a table of texts labelled good or bad; return the settings that read it."""
     rows = [
         f"the {a} {b} is {c}\t{f'a {b} {a}' + chr(9) if pairs else ''}{c}"
         for a, b, c in product(ADJECTIVES, NOUNS, JUDGEMENTS)

@@ -1,4 +1,4 @@
-"""Texts and pairs of a few lines, and the settings that train something on them in a fraction of a second."""
+"""Texts and pairs of a few lines, and settings that train on them in a fraction of a second."""
 
 from itertools import product
 from pathlib import Path
@@ -65,7 +65,7 @@ def gpt_settings(folder: Path, steps: int = 6) -> list[str]:
 
 
 def bert_settings(folder: Path, steps: int = 6) -> list[str]:
-    """Twelve documents of two sentences."""
+    """Settings that train a BERT on twelve documents of two sentences each."""
     text = TEXT.replace("in.\n", "in.\n\n").replace("again.\n", "again.\n\n")
     return [f"data.train={write_text(folder, text, 'stories.txt')}", *BERT, f"training.steps={steps}"]
 

@@ -31,7 +31,7 @@ def build_two_way(config: TwoWayConfig, source: Source) -> Body:
     return Body(source.embedding(4), Stack([SelfAttention(4, 1, causal=False)]))
 
 
-def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_model_needs_a_causal_body(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "two_way", Family(TwoWayConfig, build_two_way))
     config = config_of("text-lstm", ["model.family=two_way"])
     message = (
@@ -42,7 +42,7 @@ def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pyt
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-def test_the_same_seed_builds_the_same_model_and_leaves_the_generator_alone() -> None:
+def test_the_same_seed_builds_the_same_model_without_touching_the_generator() -> None:
     config = config_of("text-lstm", ["model.dim=8", "seed=5"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     state = torch.get_rng_state()
@@ -53,7 +53,7 @@ def test_the_same_seed_builds_the_same_model_and_leaves_the_generator_alone() ->
     assert not torch.equal(next(first.parameters()), next(other.parameters()))
 
 
-def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
+def test_a_corpus_and_a_text_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
         match=(
@@ -72,7 +72,7 @@ def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
     assert list(parts) == ["train", "valid", "test"]
 
 
-def test_a_part_too_short_to_predict_anything_is_refused_before_training(tmp_path: Path) -> None:
+def test_a_part_without_a_token_to_predict_is_rejected(tmp_path: Path) -> None:
     path = write_text(tmp_path, "twelve chars")
     config = config_of("text-lstm", [f"data.train={path}"])
     texts = find_texts(config.data)
@@ -88,7 +88,7 @@ def test_a_part_too_short_to_predict_anything_is_refused_before_training(tmp_pat
     )
 
 
-def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(
+def test_a_missing_corpus_names_the_files_and_the_folder_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = config_of("ptb-lstm-small").data
@@ -110,7 +110,7 @@ def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(
     assert "".join(find_texts(data)["test"]) == "test words\n"
 
 
-def test_an_unknown_corpus_names_the_nearest() -> None:
+def test_an_unknown_corpus_suggests_a_similar_name() -> None:
     with pytest.raises(UserError, match="unknown corpus 'tinyshakespear'; did you mean 'tinyshakespeare'"):
         find_texts(config_of("text-lstm", ["data.corpus=tinyshakespear"]).data)
 
@@ -123,7 +123,7 @@ def test_the_device_is_chosen_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize("name", ["cuda", "mps"])
-def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+def test_an_unavailable_device_is_rejected(name: str) -> None:
     if getattr(torch, name).is_available():
         pytest.skip(f"this machine has {name}")
     with pytest.raises(
@@ -133,7 +133,7 @@ def test_a_device_that_is_not_there_is_refused(name: str) -> None:
         choose_device(name)
 
 
-def test_an_unknown_device_names_the_known_ones() -> None:
+def test_an_unknown_device_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match="unknown device 'gpu'; did you mean 'cpu'.* known: auto, cpu, cuda, mps"):
         choose_device("gpu")
 
@@ -161,14 +161,14 @@ def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     assert isinstance(task, nn.Module) and task.body.vocabulary == task.tokenizer.vocabulary
 
 
-def test_a_task_without_a_source_refuses_an_encoder_decoder() -> None:
+def test_a_language_model_rejects_an_encoder_decoder() -> None:
     config = config_of("text-lstm", ["model.family=seq2seq", "model.dim=8"])
     message = "the task language_model has no source for a seq2seq to read; use one of recurrent, window, gpt, llama, "
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
+def test_tasks_with_trees_need_bodies_that_read_trees_and_vice_versa() -> None:
     config = config_of("text-lstm", ["model.family=tree_lstm", "model.dim=8"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     message = (
@@ -178,14 +178,12 @@ def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer})
     config = config_of("gum-tree-lstm", ["model.family=recurrent", "model.dim=8"])
-    message = (
-        "the task tree_classification needs a body that reads trees, which a recurrent does not; use tree_lstm$"
-    )
+    message = "the task tree_classification needs a body that reads trees, which a recurrent does not; use tree_lstm$"
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})
 
 
-def test_a_grid_is_nothing_that_a_text_has() -> None:
+def test_a_language_model_rejects_a_body_that_reads_a_grid() -> None:
     config = config_of("text-lstm", ["model.family=grid_lstm", "model.dim=8"])
     message = (
         "the task language_model has no grid for a grid_lstm to read; use one of recurrent, window, gpt, llama,"
@@ -195,7 +193,7 @@ def test_a_grid_is_nothing_that_a_text_has() -> None:
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-def test_graphs_are_for_bodies_that_read_them_and_their_task_takes_others_too() -> None:
+def test_bodies_for_graphs_need_graphs_but_node_labelling_accepts_a_chain() -> None:
     config = config_of("text-lstm", ["model.family=graph_lstm", "model.dim=8"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     with pytest.raises(
@@ -203,9 +201,7 @@ def test_graphs_are_for_bodies_that_read_them_and_their_task_takes_others_too() 
         match="the task language_model has no graph for a graph_lstm to read; use one of recurrent, window, ",
     ):
         build_task(config, {"tokenizer": tokenizer})
-    message = (
-        "the task tree_classification needs a body that reads trees, which a graph_lstm does not; use tree_lstm$"
-    )
+    message = "the task tree_classification needs a body that reads trees, which a graph_lstm does not; use tree_lstm$"
     with pytest.raises(UserError, match=message):
         build_task(
             config_of("gum-tree-lstm", ["model.family=graph_lstm", "model.dim=8"]),
@@ -216,14 +212,14 @@ def test_graphs_are_for_bodies_that_read_them_and_their_task_takes_others_too() 
     with pytest.raises(UserError, match=message):
         build_task(config_of("label-nodes", ["model.family=tree_lstm", "model.dim=8"]), vocabularies)
     small = ["model.dim=8", "model.embedding_dim=8", "embedding.characters=null"]
-    assert build_task(config_of("label-nodes", small), vocabularies).body.num_types == 3  # with the unknown one
+    assert build_task(config_of("label-nodes", small), vocabularies).body.num_types == 3  # including the unknown type
     chain = build_task(
         config_of("label-nodes", ["model.family=recurrent", "model.bidirectional=true", *small]), vocabularies
     )
     assert not chain.reads_graphs
 
 
-def test_a_vocabulary_may_be_learnt_from_a_part_of_the_text(tmp_path):
+def test_a_vocabulary_can_be_learnt_from_the_start_of_a_text(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("a" * 2**17 + "\n" + "b" * 2**17 + "\n" + "c")
     config = config_of("text-lstm", [f"data.train={path}", "text.learn_from=1000", "data.valid_fraction=0.001"])

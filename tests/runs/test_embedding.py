@@ -1,4 +1,4 @@
-"""Runs whose words are read by another run, start from vectors of a file, or are read by their letters."""
+"""Runs that embed words with another run, with vectors from a file, or with their characters."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def train_tagger(folder: Path, name: str, settings: Sequence[str]) -> Run:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Language models of characters, of words, and of pieces."""
+    """Language models of characters, of words and of subwords."""
     folder = tmp_path_factory.mktemp("sources")
     words = ["text.tokenizer=word", "model.num_layers=2", "model.embedding_dim=16"]
     pieces = ["text.tokenizer=bpe", "text.size=300", "model.num_layers=2"]
@@ -72,10 +72,10 @@ def context_of(run: Run) -> Context:
 
 
 @pytest.mark.parametrize(("kind", "levels"), [("characters", [1]), ("words", [0, 1, 2]), ("pieces", [0, 2, 4])])
-def test_another_runs_weights_stay_unless_they_are_tuned(
+def test_weights_of_the_source_run_are_frozen_unless_tuned(
     sources: dict[str, Path], tmp_path: Path, kind: str, levels: list[int]
 ) -> None:
-    """Levels that are mixed are as wide as the last, and end a block."""
+    """The mixed levels have the width of the last one, and each is the end of a block."""
     before = body_of(sources[kind])
     frozen = context_of(train_tagger(tmp_path, "frozen", [f"embedding.from={sources[kind]}"]))
     assert frozen.chosen == levels
@@ -88,7 +88,9 @@ def test_another_runs_weights_stay_unless_they_are_tuned(
 @pytest.mark.parametrize(
     ("mix", "width"), [("learned", 16), ("second_to_last", 16), ("sum_last_four", 16), ("join_last_four", 48)]
 )
-def test_a_run_may_read_nothing_but_another(sources: dict[str, Path], tmp_path: Path, mix: str, width: int) -> None:
+def test_a_run_can_read_only_the_vectors_of_another(
+    sources: dict[str, Path], tmp_path: Path, mix: str, width: int
+) -> None:
     settings = [
         f"embedding.from={sources['words']}",
         "embedding.words=false",
@@ -104,18 +106,18 @@ def test_a_run_may_read_nothing_but_another(sources: dict[str, Path], tmp_path: 
     assert known != changed
 
 
-def test_a_run_stands_without_the_run_that_it_reads(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_a_run_needs_no_source_run_after_training(sources: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(sources["pieces"], tmp_path / "source")
     settings = [f"embedding.from={tmp_path / 'source'}", "embedding.tune_from=true"]
     run = train_tagger(tmp_path, "run", settings)
     expected = run.task.tag(SENTENCES)
-    kept = json.loads((tmp_path / "run" / "vocabulary" / "context.json").read_text(encoding="utf-8"))
-    assert kept["config"]["model"]["family"] == "gpt"
+    stored = json.loads((tmp_path / "run" / "vocabulary" / "context.json").read_text(encoding="utf-8"))
+    assert stored["config"]["model"]["family"] == "gpt"
     shutil.rmtree(tmp_path / "source")
     assert clew.load(tmp_path / "run", device="cpu").task.tag(SENTENCES) == expected
 
 
-def test_a_run_that_reads_another_is_gone_on_with_to_the_bit(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_a_run_with_borrowed_embeddings_resumes_bit_for_bit(sources: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(sources["words"], tmp_path / "source")
     settings = [f"embedding.from={tmp_path / 'source'}", "embedding.tune_from=true", "embedding.dropout=0.3"]
     train_tagger(tmp_path, "whole", settings)
@@ -127,9 +129,7 @@ def test_a_run_that_reads_another_is_gone_on_with_to_the_bit(sources: dict[str, 
     assert all(torch.equal(weight, part[name]) for name, weight in whole.items())
 
 
-def test_two_texts_are_read_together_by_a_classifier_and_by_the_run_below(
-    sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_classifier_and_its_source_run_read_two_texts_jointly(sources: dict[str, Path], tmp_path: Path) -> None:
     rows = "\n".join(
         f"{a} {b}\tthe {a}\t{label}"
         for a, label in (("ball", "yes"), ("wall", "no"))
@@ -163,9 +163,7 @@ def test_two_texts_are_read_together_by_a_classifier_and_by_the_run_below(
     assert run.task.classify([("ball is red", "the ball")])[0].labels[0] in ("yes", "no")
 
 
-def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(
-    sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_borrowed_tagger_reads_no_line_ends(sources: dict[str, Path], tmp_path: Path) -> None:
     train_tagger(tmp_path, "tagger", ["embedding.characters=cnn", "embedding.characters_dim=4"])
     above = train_tagger(tmp_path, "above", [f"embedding.from={tmp_path / 'tagger'}"])
     assert len(above.task.reader.encode([["the", "ball"]])[0].context.tokens) == 2
@@ -175,14 +173,12 @@ def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(
     joined = reader.joined(*reader.encode([["the", "ball"], ["door"]]))
     assert (
         joined.context.starts == [0, 1, 2, 3] and len(joined.context.tokens) == 4
-    )  # the mark has one place there, as here
+    )  # the separator has one position in both
     with pytest.raises(UserError, match=r"above itself reads .*tagger; give embedding.from=.*tagger"):
         BorrowedBody.of_run(tmp_path / "above")
 
 
-def test_a_sentence_longer_than_the_other_runs_positions_is_read_in_windows(
-    sources: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_sentence_longer_than_the_source_context_is_read_in_windows(sources: dict[str, Path], tmp_path: Path) -> None:
     run = train_tagger(tmp_path, "run", [f"embedding.from={sources['pieces']}"])
     context = context_of(run)
     words = ["the", "walls", "were", "tall"] * context.body.max_length
@@ -193,7 +189,7 @@ def test_a_sentence_longer_than_the_other_runs_positions_is_read_in_windows(
     torch.testing.assert_close(whole[:, -3:], context.body.levels(tokens[:, -3:])[-1])
 
 
-def test_a_run_without_a_checkpoint_yet_begins_with_its_vectors(tmp_path: Path) -> None:
+def test_a_run_without_a_checkpoint_restarts_from_its_vectors(tmp_path: Path) -> None:
     file = write_text(tmp_path, "the 1 2 3 4\nball 5 6 7 8\n", "vectors.txt")
     settings = [f"embedding.vectors={file}", "training.learning_rate=1e-30"]
     run = train_tagger(tmp_path, "run", settings)
@@ -206,44 +202,44 @@ def test_a_run_without_a_checkpoint_yet_begins_with_its_vectors(tmp_path: Path) 
     assert again.task.body.embedding.weight[row].tolist() == [5, 6, 7, 8]
 
 
-def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_unsuitable_sources_and_settings_are_rejected(sources: dict[str, Path], tmp_path: Path) -> None:
     file = write_text(tmp_path, TAGGED, "tags.conll")
     save_many_languages(tmp_path / "translator")
 
-    def refused(*settings: str, recipe: str = "tag") -> str:
+    def refusal(*settings: str, recipe: str = "tag") -> str:
         with pytest.raises(UserError) as error:
             run_recipe(
                 recipe, [f"data.train={file}", *(TAGGER if recipe == "tag" else []), *settings], out=tmp_path / "run"
             )
         return str(error.value)
 
-    assert f"{tmp_path / 'nowhere'} " in refused(f"embedding.from={tmp_path / 'nowhere'}")
-    found = refused(f"embedding.from={tmp_path / 'translator'}")
+    assert f"{tmp_path / 'nowhere'} " in refusal(f"embedding.from={tmp_path / 'nowhere'}")
+    message = refusal(f"embedding.from={tmp_path / 'translator'}")
     assert (
         "a seq2seq reads a source and writes a target; take a run that reads one sequence, such as a language model's"
-        in found
+        in message
     )
-    found = refused(f"embedding.from={sources['words']}", "text.tokenizer=word", recipe="text-lstm")
+    message = refusal(f"embedding.from={sources['words']}", "text.tokenizer=word", recipe="text-lstm")
     assert (
-        found
+        message
         == "embedding.from is for tasks that read sentences, such as tagging and classification; language_model reads"
         " running text"
     )
-    assert refused(f"embedding.from={sources['words']}", "text.tokenizer=bpe") == (
+    assert refusal(f"embedding.from={sources['words']}", "text.tokenizer=bpe") == (
         "the section embedding needs words as tokens, not text.tokenizer=bpe; set text.tokenizer=word, or leave the"
         " section out: embedding.characters=null embedding.dim=null"
     )
-    assert refused("embedding.characters=cnn", recipe="tatoeba-lstm") == (
+    assert refusal("embedding.characters=cnn", recipe="tatoeba-lstm") == (
         "the section embedding is for models that read one sequence, and a seq2seq reads two; leave it out"
     )
-    assert refused("embedding.words=false", "embedding.characters=cnn", "embedding.dim=4") == (
+    assert refusal("embedding.words=false", "embedding.characters=cnn", "embedding.dim=4") == (
         "embedding.vectors and embedding.dim configure the word table, which embedding.words=false disables; leave them"
         " out"
     )
-    assert "embedding.words=false leaves no input vectors for words" in refused(
+    assert "embedding.words=false leaves no input vectors for words" in refusal(
         "embedding.words=false", "embedding.dim=null"
     )
-    assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refused("embedding.mix=lerned")
+    assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refusal("embedding.mix=lerned")
     with pytest.raises(UserError, match="a run: a tree_lstm reads trees; take a run that reads one sequence"):
         check_reads_one_sequence(config_of("gum-tree-lstm"), "a run")
     with pytest.raises(UserError, match="a run: a graph_lstm reads a graph; take a run that reads one sequence"):
@@ -251,7 +247,7 @@ def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path
     assert not (tmp_path / "run").exists()
 
 
-def test_words_of_a_file_of_vectors_are_known_and_stay_as_they_are(tmp_path: Path) -> None:
+def test_words_of_a_vector_file_are_known_and_can_be_frozen(tmp_path: Path) -> None:
     file = write_text(tmp_path, "the 1 2 3\nzebra 4 5 6\nball 7 8 9\n", "vectors.txt")
     settings = [f"embedding.vectors={file}", "embedding.dim=null"]
     frozen = train_tagger(tmp_path, "frozen", [*settings, "embedding.tune=false"])
@@ -265,7 +261,7 @@ def test_words_of_a_file_of_vectors_are_known_and_stay_as_they_are(tmp_path: Pat
     assert (later.embedding.vectors, later.embedding.dim, later.embedding.tune) == (None, 3, False)  # type: ignore[attr-defined]
 
 
-def test_vectors_of_another_width_are_refused_with_their_line(tmp_path: Path) -> None:
+def test_vectors_of_another_width_are_rejected_with_their_line(tmp_path: Path) -> None:
     file = write_text(tmp_path, "the 1 2 3\nball 7 8\n", "vectors.txt")
     with pytest.raises(
         UserError, match=r"vectors.txt:2: expected a word and 3 numbers, as on the first line, found 2 numbers"
@@ -281,7 +277,7 @@ def test_vectors_of_another_width_are_refused_with_their_line(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("characters", ["cnn", "lstm"])
-def test_a_language_model_of_words_learns_from_their_letters(
+def test_a_word_language_model_learns_from_characters(
     tmp_path: Path, characters: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
@@ -291,8 +287,8 @@ def test_a_language_model_of_words_learns_from_their_letters(
         f"embedding.characters={characters}",
         "embedding.characters_dim=8",
     ]
-    given = [*lstm_settings(tmp_path, steps=28), *settings, "training.learning_rate=0.03"]
-    run_recipe("text-lstm", given, out=tmp_path / "run")
+    arguments = [*lstm_settings(tmp_path, steps=28), *settings, "training.learning_rate=0.03"]
+    run_recipe("text-lstm", arguments, out=tmp_path / "run")
     losses = [record["valid.loss"] for record in read_metrics(tmp_path / "run") if "valid.loss" in record]
     assert losses[-1] < losses[0] - 0.5
     assert clew.load(tmp_path / "run", device="cpu").score("the red thread").log_probs

@@ -1,4 +1,4 @@
-"""`Run.evaluate`: the numbers of `clew evaluate`, on parts, files and examples from Python."""
+"""`Run.evaluate` gives the numbers of `clew evaluate`, on parts, files and examples from Python."""
 
 import json
 from pathlib import Path
@@ -30,20 +30,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
 @pytest.mark.parametrize("name", ["classifier", "text"])
-def test_a_runs_own_parts_have_the_scores_of_the_command(
+def test_evaluating_a_run_from_python_matches_the_command(
     runs: dict[str, Run], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evaluations = runs[name].evaluate(baselines=True)
     assert main(["evaluate", str(runs[name].folder), "--json", "--trust"]) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [*evaluations] == [each.get("part", each.get("text")) for each in told]
-    for evaluation, each in zip(evaluations.values(), told, strict=True):
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [*evaluations] == [each.get("part", each.get("text")) for each in printed]
+    for evaluation, each in zip(evaluations.values(), printed, strict=True):
         assert {measure: each[measure] for measure in evaluation.measures} == pytest.approx(dict(evaluation.measures))
         assert evaluation.loss == evaluation["loss"] == evaluation.measures["loss"]
 
@@ -65,7 +65,7 @@ def test_files_and_examples_in_memory_score_alike(runs: dict[str, Run]) -> None:
     assert run.evaluate(frame, data__text="words").loss == whole.loss
 
 
-def test_a_map_leaves_out_a_label_whose_name_is_any_text(runs: dict[str, Run]) -> None:
+def test_a_label_map_can_drop_any_label(runs: dict[str, Run]) -> None:
     run = runs["classifier"]
     rows = [*ROWS, ("a film", "v1. other thing")]
     assert len(run.evaluate(rows).scores) == len(rows)
@@ -73,7 +73,7 @@ def test_a_map_leaves_out_a_label_whose_name_is_any_text(runs: dict[str, Run]) -
     assert dict(mapped.measures) == dict(run.evaluate(ROWS).measures) and len(mapped.scores) == len(ROWS)
 
 
-def test_faulty_examples_are_left_out_where_that_is_asked_for(runs: dict[str, Run]) -> None:
+def test_faulty_examples_are_skipped_on_request(runs: dict[str, Run]) -> None:
     run = runs["classifier"]
     rows = [*ROWS, ("", "pos")]
     with pytest.raises(
@@ -88,7 +88,7 @@ def test_faulty_examples_are_left_out_where_that_is_asked_for(runs: dict[str, Ru
         run.evaluate(rows, data__faults="skp")
 
 
-def test_a_map_that_leaves_every_label_out_is_refused(runs: dict[str, Run]) -> None:
+def test_a_label_map_that_drops_every_label_is_rejected(runs: dict[str, Run]) -> None:
     Path("good.csv").write_text("text,label\na good film,pos\n", encoding="utf-8")
     with pytest.raises(
         UserError, match="good.csv: data__label_map leaves no labelled text; let it keep at least one label"
@@ -96,7 +96,7 @@ def test_a_map_that_leaves_every_label_out_is_refused(runs: dict[str, Run]) -> N
         runs["text"].evaluate(Path("good.csv"), choices={"pos": "good", "neg": "bad"}, data__label_map={"pos": None})
 
 
-def test_a_text_is_scored_as_its_file_is(runs: dict[str, Run]) -> None:
+def test_a_text_scores_like_its_file(runs: dict[str, Run]) -> None:
     text = "the thread was red and long.\nshe followed it.\n"
     Path("text.txt").write_text(text, encoding="utf-8")
     run = runs["text"]
@@ -108,14 +108,14 @@ def test_a_text_is_scored_as_its_file_is(runs: dict[str, Run]) -> None:
         run.evaluate("text.txt")
 
 
-def test_two_texts_at_a_time_are_refused(runs: dict[str, Run]) -> None:
+def test_a_language_model_is_evaluated_on_one_text_at_a_time(runs: dict[str, Run]) -> None:
     for name in ("a.txt", "b.txt"):
         Path(name).write_text("the thread was red and long.\n", encoding="utf-8")
     with pytest.raises(UserError, match="a language model is evaluated on one text at a time, not on 2; give one file"):
         runs["text"].evaluate([Path("a.txt"), Path("b.txt")])
 
 
-def test_a_language_model_chooses_labels(runs: dict[str, Run]) -> None:
+def test_a_language_model_is_evaluated_by_choices(runs: dict[str, Run]) -> None:
     evaluation = runs["text"].evaluate(ROWS[:6], choices={"pos": "good", "neg": "bad"})
     assert {"accuracy", "macro_f1"} <= evaluation.measures.keys() and len(evaluation.scores) == 6
     with pytest.raises(UserError, match="choices= needs labelled texts; pass them as data="):
@@ -124,7 +124,7 @@ def test_a_language_model_chooses_labels(runs: dict[str, Run]) -> None:
         runs["classifier"].evaluate(ROWS, choices=["pos", "neg"])
 
 
-def test_an_evaluation_shows_itself(runs: dict[str, Run]) -> None:
+def test_an_evaluation_is_shown_as_text_and_html(runs: dict[str, Run]) -> None:
     evaluations = runs["classifier"].evaluate()
     valid = runs["classifier"].evaluate(part="valid")
     assert repr(valid).startswith("Evaluation(valid: loss ") and str(valid) == valid.text
@@ -132,7 +132,7 @@ def test_an_evaluation_shows_itself(runs: dict[str, Run]) -> None:
     assert valid._repr_html_().count("<tr>") == 2 and "accuracy" in valid._repr_html_()
 
 
-def test_mistakes_are_told(runs: dict[str, Run]) -> None:
+def test_mistakes_are_reported(runs: dict[str, Run]) -> None:
     run = runs["classifier"]
     for call, sentence in (
         (lambda: run.evaluate(part="tset"), "unknown part 'tset'; known: valid"),

@@ -1,5 +1,4 @@
-"""Run directories of every format there has been, trained once and never written again: they load, answer, are scored,
-looked into and resumed for ever. `frozen/make.py` says how they were made."""
+"""Stored runs of every format can still be loaded, used, scored, inspected and resumed. `frozen/make.py` made them."""
 
 import json
 import os
@@ -22,19 +21,18 @@ from clew.tasks import TASKS
 from tests.runs.frozen.asking import ask, command, differences, plain
 
 FROZEN = Path(__file__).parent / "frozen"
-KEPT = sorted(path.parent for path in FROZEN.glob("format-*/*/recorded.json"))
+RECORDED = sorted(path.parent for path in FROZEN.glob("format-*/*/recorded.json"))
 SENTENCE = "Whoever enters the maze ties a thread to its door, and the thread brings them home.\n"
 LOSSES = 1e-4
-"""How far losses of a resumed run may be, relatively, from those that the version which made it had on another
-machine."""
+"""Relative tolerance of the losses of a resumed run: they were recorded by an earlier version on another machine."""
 
 
 CODE = "language_model_code/run/code.py"
-"""The user's file that one of the runs needs."""
+"""The user's code that one of the runs needs."""
 
 
-class Kept:
-    """A frozen run, in a copy of its format's folder, with what was recorded of it. Commands name files from that
+class FrozenRun:
+    """A frozen run in a copy of its format's folder, and its recorded answers. Commands name files relative to that
     folder."""
 
     def __init__(self, folder: Path):
@@ -52,16 +50,16 @@ class Kept:
         return clew.load(self.folder, device="cpu", code=self.code)
 
     def resume(self, out: Path) -> None:
-        """Goes on to the end in a copy, by the command."""
+        """Resume a copy of the run to its end, with the command."""
         assert self.resumed is not None
         words = [self.recorded["recipe"], *self.resumed["settings"], "--out", str(out), "--resume"]
-        found = command("train", *words, *([] if self.code is None else ["--code", str(self.code)]))
-        assert found.status == 0, found.err
+        result = command("train", *words, *([] if self.code is None else ["--code", str(self.code)]))
+        assert result.status == 0, result.err
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A copy of all frozen runs; the table of cells, to which one of them adds, is put back in the end."""
+def copied_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of all frozen runs; the table of cells, to which one of them adds, is restored afterwards."""
     from clew.layers.cells import CELLS
 
     before, threads = dict(CELLS), torch.get_num_threads()
@@ -77,68 +75,71 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     CELLS.update(before)
 
 
-@pytest.fixture(scope="module", params=KEPT, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
-def kept(request: pytest.FixtureRequest, place: Path) -> Iterator[Kept]:
-    there = os.getcwd()
-    folder = place / request.param.relative_to(FROZEN)
+@pytest.fixture(scope="module", params=RECORDED, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
+def frozen_run(request: pytest.FixtureRequest, copied_runs: Path) -> Iterator[FrozenRun]:
+    previous = os.getcwd()
+    folder = copied_runs / request.param.relative_to(FROZEN)
     os.chdir(folder.parent)
-    yield Kept(folder)
-    os.chdir(there)
+    yield FrozenRun(folder)
+    os.chdir(previous)
 
 
-def assert_agree(recorded: Any, found: Any, relative: float = 1e-3) -> None:
-    assert list(differences(recorded, found, relative=relative)) == []
+def assert_agree(recorded: Any, actual: Any, relative: float = 1e-3) -> None:
+    assert list(differences(recorded, actual, relative=relative)) == []
 
 
-def test_it_answers_as_the_version_that_made_it_did(kept: Kept) -> None:
-    assert kept.run.folder == kept.folder
-    for each in kept.recorded["python"]:
-        assert_agree(each["answer"], ask(kept.run, each["method"], each["arguments"], each["options"]))
+def test_answers_match_the_recorded_ones(frozen_run: FrozenRun) -> None:
+    assert frozen_run.run.folder == frozen_run.folder
+    for each in frozen_run.recorded["python"]:
+        assert_agree(each["answer"], ask(frozen_run.run, each["method"], each["arguments"], each["options"]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
-def test_it_answers_in_every_precision(kept: Kept, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers_precision, "LEAST_SIDE", 1)  # or most matrices of these small runs would stay float
-    run = clew.load(kept.folder, device="cpu", code=kept.code, precision=precision)
-    for each in kept.recorded["python"]:
+def test_every_precision_gives_answers(frozen_run: FrozenRun, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        layers_precision, "LEAST_SIDE", 1
+    )  # otherwise most matrices of these small runs would stay float
+    run = clew.load(frozen_run.folder, device="cpu", code=frozen_run.code, precision=precision)
+    for each in frozen_run.recorded["python"]:
         assert type(ask(run, each["method"], each["arguments"], each["options"])) is type(each["answer"])
 
 
 @pytest.mark.slow
-def test_commands_print_what_they_printed(kept: Kept) -> None:
-    for each in kept.recorded["commands"]:
+def test_commands_print_the_recorded_output(frozen_run: FrozenRun) -> None:
+    for each in frozen_run.recorded["commands"]:
         assert_agree(each["objects"], command(*each["arguments"]).objects)
 
 
-def test_statistics_of_examples_give_every_measure_of_an_evaluation(kept: Kept) -> None:
-    """Whatever is measured of all examples together is computed from what predictions have of each."""
-    entry = TASKS[kept.run.config.task.name]
+def test_measures_can_be_computed_from_statistics_of_examples(frozen_run: FrozenRun) -> None:
+    """Every measure of an evaluation follows from the statistics that predictions store for each example."""
+    entry = TASKS[frozen_run.run.config.task.name]
     if entry.learning is None or not entry.learning.has_examples:
         pytest.skip("learns from no examples")
-    for part, examples in examples_of(kept.run.folder, kept.run.config, [], []).items():
-        found = score_part(kept.run, kept.run.config, part, examples)
-        each = [json.loads(json.dumps(found.statistics[example.id])) for example in examples]
-        assert "loss" in found.measures
-        for name, value in found.measures.items():
-            of = "loss" if name == "perplexity" else name
-            (formula,) = each[0][of]
+    for part, examples in examples_of(frozen_run.run.folder, frozen_run.run.config, [], []).items():
+        evaluation = score_part(frozen_run.run, frozen_run.run.config, part, examples)
+        each = [json.loads(json.dumps(evaluation.statistics[example.id])) for example in examples]
+        assert "loss" in evaluation.measures
+        for name, value in evaluation.measures.items():
+            stored_name = "loss" if name == "perplexity" else name
+            (formula,) = each[0][stored_name]
             computed = score(
-                "perplexity" if name == "perplexity" else formula, [statistics[of][formula] for statistics in each]
+                "perplexity" if name == "perplexity" else formula,
+                [statistics[stored_name][formula] for statistics in each],
             )
             assert computed == pytest.approx(value, rel=1e-5, abs=1e-6), name
 
 
 @pytest.mark.slow
-def test_instruments_see_what_they_saw(kept: Kept) -> None:
-    for each in kept.recorded["looks"]:
+def test_instruments_report_the_recorded_facts(frozen_run: FrozenRun) -> None:
+    for each in frozen_run.recorded["looks"]:
         options = {name: tuple(value) if isinstance(value, list) else value for name, value in each["options"].items()}
-        found = plain(clew.look(kept.run, each["instrument"], **options).facts)
-        assert_agree({each["instrument"]: without_memory(each["facts"])}, {each["instrument"]: without_memory(found)})
+        actual = plain(clew.look(frozen_run.run, each["instrument"], **options).facts)
+        assert_agree({each["instrument"]: without_memory(each["facts"])}, {each["instrument"]: without_memory(actual)})
 
 
 def without_memory(facts: Any) -> Any:
-    """Facts without bytes of memory: these depend on the code of this version, not on the frozen run."""
+    """Facts without numbers of bytes, which depend on this version's code, not on the frozen run."""
     if isinstance(facts, dict):
         return {
             name: without_memory(value) for name, value in facts.items() if name not in ("memory", "power_of_memory")
@@ -147,31 +148,41 @@ def without_memory(facts: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_it_goes_on_where_it_was_interrupted(kept: Kept) -> None:
-    """To the losses that the uninterrupted run of the version which made it had; and twice to the same bit, by the
-    command and from Python."""
-    if kept.resumed is None:
+def test_an_interrupted_run_resumes(frozen_run: FrozenRun) -> None:
+    """The losses match those of the uninterrupted run, recorded by an earlier version. The command and Python give
+    bit-identical weights."""
+    if frozen_run.resumed is None:
         pytest.skip("it was not trained: it has no checkpoint")
-    once, twice = kept.folder.with_name("once"), kept.folder.with_name("twice")
+    once, twice = frozen_run.folder.with_name("once"), frozen_run.folder.with_name("twice")
     for out in (once, twice):
-        shutil.copytree(kept.folder, out)
-    kept.resume(once)
-    clew.train(kept.recorded["recipe"], *kept.resumed["settings"], out=twice, resume=True, code=kept.code, quiet=True)
-    before, after = (records(folder) for folder in (kept.folder, once))
-    first = kept.resumed["from"]
-    assert [each for each in after if each["step"] <= first] == [each for each in before if "best.step" not in each]
+        shutil.copytree(frozen_run.folder, out)
+    frozen_run.resume(once)
+    clew.train(
+        frozen_run.recorded["recipe"],
+        *frozen_run.resumed["settings"],
+        out=twice,
+        resume=True,
+        code=frozen_run.code,
+        quiet=True,
+    )
+    before, after = (records(folder) for folder in (frozen_run.folder, once))
+    format_1 = frozen_run.resumed["from"]
+    assert [each for each in after if each["step"] <= format_1] == [each for each in before if "best.step" not in each]
     one, other = weights_in(once), weights_in(twice)
     assert one.keys() == other.keys()
     assert [name for name, tensor in one.items() if not torch.equal(tensor, other[name])] == []
-    if kept.resumed["draws"] not in (None, drawn()):
+    if frozen_run.resumed["draws"] not in (None, dropout_mask()):
         pytest.skip("torch draws other masks of dropout here")
-    wanted, found = kept.resumed["metrics"], [each for each in after if each["step"] > first or "best.step" in each]
-    assert [each["step"] for each in found] == [each["step"] for each in wanted]
-    for then, now in zip(wanted, found, strict=True):
+    expected, actual = (
+        frozen_run.resumed["metrics"],
+        [each for each in after if each["step"] > format_1 or "best.step" in each],
+    )
+    assert [each["step"] for each in actual] == [each["step"] for each in expected]
+    for then, now in zip(expected, actual, strict=True):
         for name, value in then.items():
             if name.endswith("calibration_error"):
-                # Those versions used every temperature that they fitted; now one that raises the error on the
-                # validation part is not.
+                # Earlier versions used every fitted temperature. Now a temperature that raises the error on the
+                # validation part is not used.
                 assert now[name] <= value * (1 + 1e-3), (then["step"], name)
                 continue
             assert now[name] == pytest.approx(value, rel=LOSSES if name.endswith("loss") else 1e-3, abs=1e-6), (
@@ -185,44 +196,44 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 
 def weights_in(folder: Path) -> dict[str, torch.Tensor]:
-    """Every tensor of a run and its checkpoints: weights, averages, the optimiser's, carried states."""
+    """Every tensor of a run and its checkpoints: weights, averages, optimiser state and carried states."""
     files = {path.relative_to(folder): load_file(path) for path in folder.rglob("*.safetensors")}
     return {f"{path} {name}": tensor for path, tensors in files.items() for name, tensor in tensors.items()}
 
 
-def drawn() -> list[int]:
-    """What dropout draws from a seed."""
+def dropout_mask() -> list[int]:
+    """The mask that dropout draws from a fixed seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         return [int(each) for each in torch.nn.functional.dropout(torch.ones(32), 0.5) > 0]
 
 
 @pytest.fixture
-def first(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The runs of format 1."""
-    monkeypatch.chdir(place / "format-1")
-    return place / "format-1"
+def format_1(copied_runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with the runs of format 1, as the working directory."""
+    monkeypatch.chdir(copied_runs / "format-1")
+    return copied_runs / "format-1"
 
 
-def test_an_early_run_of_format_1_recites_what_it_learnt(first: Path) -> None:
-    """Its config has few of the fields that later ones have, and no hashes."""
+def test_an_early_run_of_format_1_repeats_its_training_text(format_1: Path) -> None:
+    """Its config lacks many later fields, and has no hashes."""
     run = clew.load("early", device="cpu")
     assert str(run.generate("Who", method="greedy", max_new=len(SENTENCE) - 3)) == SENTENCE
     assert str(run.generate("Who", method="beam", max_new=len(SENTENCE) - 3)) == SENTENCE
     assert run.score(SENTENCE).likelihood.loss < 0.5
 
 
-def test_frozen_runs_are_listed_with_what_became_of_them(first: Path) -> None:
+def test_frozen_runs_are_listed_with_their_state(format_1: Path) -> None:
     listed = {each["folder"]: each for each in command("runs", ".", "--json", "--code", CODE).objects}
     assert all("fault" not in each for each in listed.values())
-    for folder in KEPT:
-        if folder.parent.name != first.name:
+    for folder in RECORDED:
+        if folder.parent.name != format_1.name:
             continue
         recorded = json.loads((folder / "recorded.json").read_text(encoding="utf-8"))
         assert_agree(recorded["listed"], listed[f"{folder.name}/run"])
 
 
-def test_a_frozen_adapter_is_merged_and_answers_the_same(first: Path) -> None:
+def test_a_merged_frozen_adapter_gives_the_recorded_answer(format_1: Path) -> None:
     merged = command("merge", "classification_adapter/run", "--out", "merged")
     assert merged.status == 0, merged.err
     recorded = json.loads(Path("classification_adapter/recorded.json").read_text(encoding="utf-8"))["python"][0]
@@ -262,16 +273,18 @@ def test_a_frozen_adapter_is_merged_and_answers_the_same(first: Path) -> None:
     ],
     ids=["a text", "a classifier", "an encoder's classifier", "a translator", "a tagger"],
 )
-def test_a_new_run_stands_on_a_frozen_one(first: Path, tmp_path: Path, recipe: str, settings: list[str]) -> None:
+def test_a_new_run_can_start_from_a_frozen_one(
+    format_1: Path, tmp_path: Path, recipe: str, settings: list[str]
+) -> None:
     steps = ["training.steps=2", "training.evaluate_every=2", "training.schedule=constant", "device=cpu"]
-    found = command("train", recipe, *settings, *steps, "--out", str(tmp_path / "run"))
-    assert found.status == 0, found.err
+    result = command("train", recipe, *settings, *steps, "--out", str(tmp_path / "run"))
+    assert result.status == 0, result.err
     assert load_file(tmp_path / "run" / "model.safetensors")
     assert records(tmp_path / "run")[-1]["best.step"] == 2
 
 
 @pytest.mark.parametrize(
-    ("recorded", "found"),
+    ("recorded", "actual"),
     [
         ({"loss": 0.5, "tags": ["DET"]}, {"loss": 0.501, "tags": ["DET"]}),
         ({"tags": ["DET", "NOUN"]}, {"tags": ["DET"]}),
@@ -283,8 +296,8 @@ def test_a_new_run_stands_on_a_frozen_one(first: Path, tmp_path: Path, recipe: s
         ({"loss": 0.5}, {}),
     ],
 )
-def test_a_changed_answer_is_told_from_the_recorded_one(recorded: Any, found: Any) -> None:
-    assert list(differences(recorded, found)) != []
+def test_a_changed_answer_is_detected(recorded: Any, actual: Any) -> None:
+    assert list(differences(recorded, actual)) != []
     assert list(differences(recorded, {**recorded, "more": 1})) == []
 
 
@@ -292,12 +305,12 @@ def test_the_last_digit_of_an_answer_may_differ() -> None:
     assert list(differences([0.5, "loss 0.50 of 12", 0.0], [0.50004, "loss 0.51 of 12", 1e-6])) == []
 
 
-def test_there_are_frozen_runs_of_the_format_that_is_written() -> None:
-    assert any(folder.parent.name == f"format-{FORMAT}" for folder in KEPT)
+def test_the_current_format_has_frozen_runs() -> None:
+    assert any(folder.parent.name == f"format-{FORMAT}" for folder in RECORDED)
 
 
 def test_every_task_has_a_frozen_run() -> None:
     tasks = {
-        json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))["task"]["name"] for folder in KEPT
+        json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))["task"]["name"] for folder in RECORDED
     }
     assert tasks == set(TASKS)

@@ -1,4 +1,4 @@
-"""Tokenizers in the cache: found again for the same text and settings, and trained anew for any other."""
+"""Cached tokenizers are reused for the same text and settings, and trained anew for any other."""
 
 import pytest
 
@@ -21,19 +21,19 @@ SMALL = [
 
 
 @pytest.fixture
-def trained(monkeypatch, tmp_path):
-    """The settings of the text for every tokenizer that was trained."""
+def training_calls(monkeypatch, tmp_path):
+    """A list that receives the text settings of every tokenizer that is trained."""
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(measures, "WORTH_KEEPING", 1000)
-    asked = []
+    calls = []
     train = tokenizers.train_tokenizer
-    monkeypatch.setattr(tokenizers, "train_tokenizer", lambda text, *rest: asked.append(text) or train(text, *rest))
-    return asked
+    monkeypatch.setattr(tokenizers, "train_tokenizer", lambda text, *rest: calls.append(text) or train(text, *rest))
+    return calls
 
 
 def hash_of(path, *settings):
-    found = prepare_problem(config_of("text-gpt", [f"data.train={path}", *SMALL, *settings])).vocabularies
-    return found["tokenizer"].hash
+    by_role = prepare_problem(config_of("text-gpt", [f"data.train={path}", *SMALL, *settings])).vocabularies
+    return by_role["tokenizer"].hash
 
 
 def write_text(path, lines=400):
@@ -43,42 +43,44 @@ def write_text(path, lines=400):
     return path
 
 
-def test_a_second_run_on_the_same_text_trains_no_tokenizer(tmp_path, trained):
+def test_a_second_run_on_the_same_text_trains_no_tokenizer(tmp_path, training_calls):
     path = write_text(tmp_path / "text.txt")
     assert hash_of(path) == hash_of(path)
     assert hash_of(write_text(tmp_path / "copy.txt")) == hash_of(path)
-    assert len(trained) == 1
+    assert len(training_calls) == 1
 
 
-def test_another_text_or_setting_has_a_tokenizer_of_its_own(tmp_path, trained):
+def test_another_text_or_setting_needs_its_own_tokenizer(tmp_path, training_calls):
     path = write_text(tmp_path / "text.txt")
     assert len({hash_of(path), hash_of(path, "text.size=310"), hash_of(write_text(tmp_path / "more.txt", 500))}) == 3
-    assert len(trained) == 3
+    assert len(training_calls) == 3
 
 
-def test_a_small_text_leaves_no_tokenizer_behind(tmp_path, trained):
+def test_the_tokenizer_of_a_small_text_is_not_cached(tmp_path, training_calls):
     path = write_text(tmp_path / "text.txt", 20)
     assert hash_of(path) == hash_of(path)
-    assert len(trained) == 2
+    assert len(training_calls) == 2
     assert not list((tmp_path / "cache").glob("*.vocabularies"))
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-10], lambda text: text.replace("0", "1", 1), lambda text: "[]"])
-def test_a_damaged_file_is_trained_again(tmp_path, trained, damage):
+def test_a_damaged_tokenizer_is_trained_again(tmp_path, training_calls, damage):
     path = write_text(tmp_path / "text.txt")
     first = hash_of(path)
-    (kept,) = (tmp_path / "cache").glob("*.vocabularies")
-    kept.write_text(damage(kept.read_text(encoding="utf-8")), encoding="utf-8")
+    (cached,) = (tmp_path / "cache").glob("*.vocabularies")
+    cached.write_text(damage(cached.read_text(encoding="utf-8")), encoding="utf-8")
     assert hash_of(path) == first
-    assert len(trained) == 2
+    assert len(training_calls) == 2
 
 
-def test_a_run_that_takes_over_a_tokenizer_keeps_none(tmp_path, trained):
+def test_a_run_with_the_tokenizer_of_another_caches_none(tmp_path, training_calls):
     config = config_of("text-gpt", SMALL)
-    taken = config.model_copy(update={"transfer": config.transfer.model_copy(update={"source": "elsewhere"})})
+    transferred = config.model_copy(update={"transfer": config.transfer.model_copy(update={"source": "elsewhere"})})
     for _ in range(2):
         kept_vocabularies(
-            taken, "a text", lambda: {"tokenizer": tokenizers.train_tokenizer(config.text, ["a text to train on"])}
+            transferred,
+            "a text",
+            lambda: {"tokenizer": tokenizers.train_tokenizer(config.text, ["a text to train on"])},
         )
-    assert len(trained) == 2
+    assert len(training_calls) == 2
     assert not list((tmp_path / "cache").glob("*.vocabularies"))

@@ -14,7 +14,7 @@ def run() -> Run:
     return clew.load(FROZEN, device="cpu")
 
 
-def test_a_run_says_what_it_is(run: Run) -> None:
+def test_repr_of_a_run_describes_its_model(run: Run) -> None:
     assert repr(run) == f"Run({str(FROZEN)!r}: recurrent, 3,861 parameters, 21 characters)"
 
 
@@ -27,13 +27,13 @@ def test_one_prompt_gives_one_continuation_and_several_give_a_list(run: Run) -> 
 
 
 def test_n_best_gives_hypotheses_best_first(run: Run) -> None:
-    found = run.generate("Who", method="beam", beams=4, n_best=3, max_new=5)
-    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
-    assert len({h.text for h in found}) == 3
-    assert found[0].text == "ever "
+    hypotheses = run.generate("Who", method="beam", beams=4, n_best=3, max_new=5)
+    assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
+    assert len({h.text for h in hypotheses}) == 3
+    assert hypotheses[0].text == "ever "
 
 
-def test_a_seed_gives_the_same_sample_again_and_another_gives_another(run: Run) -> None:
+def test_the_seed_determines_a_sample(run: Run) -> None:
     first = run.generate("", seed=1, temperature=3.0, max_new=40)
     assert run.generate("", seed=1, temperature=3.0, max_new=40) == first
     assert run.generate("", seed=2, temperature=3.0, max_new=40) != first
@@ -45,31 +45,31 @@ def test_a_sample_does_not_depend_on_the_prompts_beside_it(run: Run) -> None:
 
 
 @pytest.mark.parametrize("method", ["greedy", "sample"])
-def test_what_is_streamed_is_what_is_generated(run: Run, method: str) -> None:
+def test_streaming_gives_the_generated_text(run: Run, method: str) -> None:
     pieces = list(run.stream("Who", method=method, max_new=30, seed=4))
     assert len(pieces) == 30
     assert "".join(pieces) == run.generate("Who", method=method, max_new=30, seed=4).text
 
 
 @pytest.mark.parametrize("draft", ["prompt", FROZEN, str(FROZEN), None])
-def test_a_draft_makes_the_same_text(run: Run, draft) -> None:
+def test_a_draft_leaves_the_text_unchanged(run: Run, draft) -> None:
     draft = run if draft is None else draft
     plain = run.generate("Who", method="greedy", max_new=30)
-    found = run.generate("Who", method="greedy", max_new=30, draft=draft)
-    assert found.text == plain.text
-    assert found.guessed.accepted + found.guessed.rounds == 29
-    assert draft == "prompt" or found.guessed.accepted == found.guessed.proposed
+    drafted = run.generate("Who", method="greedy", max_new=30, draft=draft)
+    assert drafted.text == plain.text
+    assert drafted.guessed.accepted + drafted.guessed.rounds == 29
+    assert draft == "prompt" or drafted.guessed.accepted == drafted.guessed.proposed
     assert "".join(run.stream("Who", method="greedy", max_new=30, draft=draft)) == plain.text
     assert run.ask("generate", ["Who"], method="greedy", max_new=30, draft=draft)[0][0].text == plain.text
 
 
-def test_a_draft_is_not_for_beam_search(run: Run) -> None:
+def test_beam_search_rejects_a_draft(run: Run) -> None:
     with pytest.raises(UserError) as error:
         run.generate("Who", method="beam", draft="prompt")
     assert str(error.value) == "draft is for sampling and greedy decoding, and method is beam; leave one of them out"
 
 
-def test_a_draft_that_is_no_run_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_draft_must_be_a_run(run: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         run.generate("Who", draft=tmp_path / "nowhere")
 
@@ -80,13 +80,13 @@ def test_a_beam_cannot_be_streamed(run: Run) -> None:
         run.stream("Who", method="beam")
 
 
-def test_log_probs_of_what_was_generated_are_those_of_scoring_it(run: Run) -> None:
-    found = run.generate("Who", method="greedy", max_new=12, temperature=1.0)
-    scored = run.score(str(found))
-    assert found.log_prob == pytest.approx(sum(scored.log_probs[2:]), rel=1e-4)
+def test_log_probs_of_generated_text_match_its_score(run: Run) -> None:
+    generated = run.generate("Who", method="greedy", max_new=12, temperature=1.0)
+    scored = run.score(str(generated))
+    assert generated.log_prob == pytest.approx(sum(scored.log_probs[2:]), rel=1e-4)
 
 
-def test_a_scored_text_has_a_log_probability_for_each_token_but_the_first(run: Run) -> None:
+def test_a_scored_text_has_a_log_prob_for_each_token_but_the_first(run: Run) -> None:
     text = "the thread brings"
     scored = run.score(text)
     assert [text[start:stop] for start, stop in scored.offsets] == list(text)
@@ -104,7 +104,7 @@ def test_a_scored_text_has_a_log_probability_for_each_token_but_the_first(run: R
     )
 
 
-def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
+def test_scoring_does_not_depend_on_the_chunk_length(run: Run) -> None:
     from clew.tasks.uses.scoring import score_text
 
     text = "the thread brings them home.\n" * 3
@@ -121,13 +121,13 @@ def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
         ({"max_new": True}, "max_new takes a whole number, not True"),
     ],
 )
-def test_a_mistaken_option_is_one_sentence(run: Run, options: dict, sentence: str) -> None:
+def test_mistakes_in_options_are_reported_in_one_sentence(run: Run, options: dict, sentence: str) -> None:
     with pytest.raises(UserError) as error:
         run.generate("Who", **options)
     assert str(error.value).startswith(sentence)
 
 
-def test_what_cannot_be_read_is_refused(run: Run) -> None:
+def test_unreadable_input_is_rejected(run: Run) -> None:
     with pytest.raises(
         UserError, match=r"the prompt has characters the model has never seen: '%' \(U\+0025\); it knows 20"
     ):

@@ -51,7 +51,7 @@ def tokenizer() -> Tokenizer:
         ),
     ],
 )
-def test_a_model_that_no_machine_holds_is_refused_with_what_it_needs(
+def test_a_model_that_exceeds_memory_is_rejected_with_its_size(
     tokenizer: Tokenizer, recipe: str, settings: list[str], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence) as error:
@@ -72,7 +72,7 @@ def whole_numbers_of_families() -> list[tuple[str, str]]:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("family", "field"), whole_numbers_of_families())
-def test_no_number_of_any_family_makes_a_machine_wait(tokenizer: Tokenizer, family: str, field: str) -> None:
+def test_no_huge_setting_of_any_family_hangs(tokenizer: Tokenizer, family: str, field: str) -> None:
     assignments = [*CPU, f"model.family={family}", "model.dim=4", f"model.{field}=1000000000"]
     with contextlib.suppress(UserError):
         build_task(config_of("text-lstm", assignments), {"tokenizer": tokenizer})
@@ -94,9 +94,7 @@ def test_training_needs_more_than_the_weights(tokenizer: Tokenizer, monkeypatch:
     assert sum(p.nbytes for p in build_task(plain, {"tokenizer": tokenizer}).parameters()) == weights
 
 
-def test_what_is_not_light_and_fits_is_built_to_the_same_numbers(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checking_memory_does_not_change_the_weights(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("text-gpt", [*CPU, "model.dim=12", "model.num_layers=2"])
     light = build_task(config, {"tokenizer": tokenizer})
     monkeypatch.setattr(memory, "SMALL", 1000)
@@ -107,23 +105,23 @@ def test_what_is_not_light_and_fits_is_built_to_the_same_numbers(
     )
 
 
-def test_a_run_is_loaded_where_its_device_is_not(tokenizer: Tokenizer) -> None:
+def test_a_run_can_be_built_without_its_device(tokenizer: Tokenizer) -> None:
     config = config_of("text-lstm", ["device=mps", "model.dim=8"])
     assert isinstance(build_task(config, {"tokenizer": tokenizer}, to_train=False), nn.Module)
 
 
-def test_a_body_that_looks_at_its_own_numbers_is_not_weighed() -> None:
+def test_a_body_that_reads_its_own_values_has_no_weight_estimate() -> None:
     assert weight_bytes(lambda: nn.Linear(2, int(torch.ones(()).item()))) == 0
 
 
-def test_a_tensor_over_the_allowance_is_never_made() -> None:
+def test_a_tensor_above_the_allowance_is_never_allocated() -> None:
     with pytest.raises(TooLarge) as error, Allowance(1000):
         torch.zeros((10, 10))
         nn.Linear(10**12, 10**12)
     assert error.value.requested == 400 + 4 * 10**24
 
 
-def test_the_memory_of_a_container_counts_where_it_is_less(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_limit_lowers_the_memory_of_the_machine(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = machine_memory(torch.device("cpu"))
     monkeypatch.setattr(memory, "LIMIT", tmp_path / "memory.max")
     for text, expected in (("max\n", whole), ("1000\n", 1000)):
@@ -131,13 +129,13 @@ def test_the_memory_of_a_container_counts_where_it_is_less(tmp_path, monkeypatch
         assert machine_memory(torch.device("cpu")) == expected
 
 
-def test_the_vocabulary_is_named_where_it_is_what_is_large() -> None:
+def test_the_largest_number_can_be_the_vocabulary() -> None:
     config: Config = config_of("text-lstm", ["model.dim=64"])
     assert largest_number(config, 10**6) == "text.size (the vocabulary is 1000000)"
     assert largest_number(config, 60) == "model.embedding_dim (128)"
 
 
-def test_bytes_are_told_in_gigabytes() -> None:
+def test_bytes_are_shown_in_gigabytes() -> None:
     assert [gigabytes(number) for number in (25_300_000_000, 4 * 10**13, 10**30)] == [
         "25.3 GB",
         "40,000.0 GB",

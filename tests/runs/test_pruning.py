@@ -1,4 +1,4 @@
-"""A pruned run gives what the whole run gives with those heads switched off, and is used as any run is."""
+"""A pruned run computes the same as the full run with those heads switched off, and is used like any run."""
 
 from pathlib import Path
 
@@ -33,11 +33,11 @@ def hidden(run):
 @pytest.mark.parametrize(
     "kind, off", [("bert", ["1.1", "2.2"]), ("gpt", ["1.1", "1.2"]), ("llama", ["2.1"]), ("mixed", ["1.3"])]
 )
-def test_a_pruned_run_gives_what_the_whole_gives_with_heads_off(runs, tmp_path: Path, kind, off):
+def test_a_pruned_run_equals_the_full_run_with_heads_off(runs, tmp_path: Path, kind, off):
     with heads_off(runs[kind], off):
         expected = hidden(runs[kind])
-    made = prune_run(runs[kind], off, tmp_path / "pruned", {"best.valid.loss": 1.5})
-    for run in (made, load_run(tmp_path / "pruned", device="cpu")):
+    pruned = prune_run(runs[kind], off, tmp_path / "pruned", {"best.valid.loss": 1.5})
+    for run in (pruned, load_run(tmp_path / "pruned", device="cpu")):
         torch.testing.assert_close(hidden(run), expected, rtol=1e-5, atol=1e-6)
         assert len(head_names(run)) == len(head_names(runs[kind])) - len(off)
     assert (tmp_path / "pruned" / "model.safetensors").stat().st_size < (
@@ -45,25 +45,25 @@ def test_a_pruned_run_gives_what_the_whole_gives_with_heads_off(runs, tmp_path: 
     ).stat().st_size
 
 
-def test_a_pruned_run_is_pruned_again(runs, tmp_path: Path):
+def test_a_pruned_run_can_be_pruned_again(runs, tmp_path: Path):
     once = prune_run(runs["mixed"], ["1.2"], tmp_path / "once")
     assert once.config.model.heads == {"1": [1, 3, 4]}
     with heads_off(runs["mixed"], ["1.2", "1.3"]):
         expected = hidden(runs["mixed"])
-    prune_run(load_run(tmp_path / "once", device="cpu"), ["1.2"], tmp_path / "twice")  # what was 1.3
+    prune_run(load_run(tmp_path / "once", device="cpu"), ["1.2"], tmp_path / "twice")  # head 1.3 of the original run
     twice = load_run(tmp_path / "twice", device="cpu")
     assert twice.config.model.heads == {"1": [1, 4]}
     torch.testing.assert_close(hidden(twice), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_run_itself_stays_whole(runs, tmp_path: Path):
+def test_pruning_leaves_the_original_run_unchanged(runs, tmp_path: Path):
     before = hidden(runs["gpt"])
     prune_run(runs["gpt"], ["2.1"], tmp_path / "pruned")
     torch.testing.assert_close(hidden(runs["gpt"]), before)
     assert kept_heads(runs["gpt"], ["1.2"]) == {"1": [1]}
 
 
-def test_what_cannot_be_pruned_is_refused(runs, tmp_path: Path):
+def test_invalid_requests_to_prune_are_rejected(runs, tmp_path: Path):
     with pytest.raises(UserError, match="no attention heads to prune"):
         prune_run(runs["recurrent"], ["1.1"], tmp_path / "a")
     with pytest.raises(UserError, match="unknown head '9.1'"):
@@ -74,14 +74,14 @@ def test_what_cannot_be_pruned_is_refused(runs, tmp_path: Path):
         prune_run(runs["gpt"], ["1.1"], runs["bert"].folder)
 
 
-def test_attention_of_one_head_stays(runs, tmp_path: Path):
+def test_a_single_head_cannot_be_pruned(runs, tmp_path: Path):
     run = load_run(runs["mixed"].folder, device="cpu")
     run.task.body.extra = Attention(ScaledDot(8, 8))
     with pytest.raises(UserError, match="layer 2 has only one head, which cannot be pruned; leave it out"):
         prune_run(run, ["2.1"], tmp_path / "a")
 
 
-def test_transformers_has_no_place_for_layers_of_unlike_size(runs, tmp_path: Path):
+def test_a_pruned_run_cannot_be_exported_to_transformers(runs, tmp_path: Path):
     from clew.interop.huggingface.writing import write_huggingface
 
     pruned = prune_run(runs["gpt"], ["1.1"], tmp_path / "pruned")

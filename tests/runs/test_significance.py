@@ -1,4 +1,4 @@
-"""`compare_groups` on translation runs, beside sacreBLEU's own tests."""
+"""`compare_groups` on translation runs agrees with the tests of sacreBLEU."""
 
 import itertools
 from pathlib import Path
@@ -12,7 +12,7 @@ from clew.recipes.resolving import config_of
 from clew.runs.comparison import Group, compare_groups
 from clew.runs.folder.predictions import write_predictions
 from clew.runs.folder.records import Summary
-from tests.runs.seven_systems import made_up
+from tests.runs.seven_systems import simulate
 
 MEASURED = ("bleu", "chrf", "ter")
 
@@ -23,7 +23,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_of(name: str, written: list[str], wanted: list[str], *, statistics: bool = True) -> Group:
-    """A translation run that wrote this on its test part."""
+    """A translation run with this output for its test part."""
     folder = Path("runs", name)
     folder.mkdir(parents=True)
     config = config_of("tatoeba-transformer", [f"task.measures=[{','.join(MEASURED)}]"])
@@ -40,19 +40,19 @@ def run_of(name: str, written: list[str], wanted: list[str], *, statistics: bool
 
 
 def sacrebleu_p(kind: str, samples: int, wanted: list[str], *systems: list[str]) -> float:
-    _, found = PairedTest(
+    _, signatures = PairedTest(
         [("first", systems[0]), ("second", systems[1])], {"BLEU": BLEU()}, [wanted], test_type=kind, n_samples=samples
     )()
-    p: float = found["BLEU"][1].p_value
+    p: float = signatures["BLEU"][1].p_value
     return p
 
 
 @pytest.mark.slow
-def test_the_verdicts_at_5_per_cent_are_sacrebleus_on_all_pairs_of_seven_systems(
+def test_verdicts_at_5_percent_match_sacrebleu_on_all_pairs_of_systems(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("CRITICAL", logger="sacrebleu")
-    wanted, systems = made_up()
+    wanted, systems = simulate()
     runs = {name: run_of(name, written, wanted) for name, written in systems.items()}
     pairs = list(itertools.combinations(systems, 2))
     assert len(pairs) == 21
@@ -65,21 +65,21 @@ def test_the_verdicts_at_5_per_cent_are_sacrebleus_on_all_pairs_of_seven_systems
         theirs_swapped = sacrebleu_p("ar", 10_000, wanted, systems[one], systems[two])
         assert verdict.p is not None and swapped.p is not None
         verdicts.append((one, two, verdict.p < 0.05, theirs < 0.05))
-        # Two draws of 10,000 each of a share of at most 1/2 differ by less than five of their standard errors.
+        # Two estimates of a share, each from 10,000 draws, differ by less than five standard errors.
         assert swapped.p == pytest.approx(theirs_swapped, abs=5 * (2 * 0.25 / 10_000) ** 0.5)
     assert [ours for *_, ours, _ in verdicts] == [theirs for *_, theirs in verdicts], verdicts
     assert 3 <= sum(not ours for *_, ours, _ in verdicts) <= 18, "some differ and some do not"
 
 
 @pytest.mark.slow
-def test_the_measure_itself_decides_and_not_the_mean_of_sentence_scores() -> None:
-    """Wrong in short sentences costs the mean of sentence BLEU much and the corpus little."""
-    wanted, systems = made_up()
+def test_the_corpus_measure_is_tested_not_the_mean_of_sentence_scores() -> None:
+    """Errors in short sentences lower the mean of sentence BLEU much, and corpus BLEU little."""
+    wanted, systems = simulate()
     alike, even = run_of("short", systems["short 24"], wanted), run_of("even", systems["even 20"], wanted)
-    found = {
+    p_values = {
         test: compare_groups(alike, even, "test.bleu", test)[0].p or 0.0 for test in ("bootstrap", "randomisation")
     }
-    assert min(found.values()) > 0.3, "corpora 0.2 BLEU apart"
+    assert min(p_values.values()) > 0.3, "corpora 0.2 BLEU apart"
     other = run_of("long", systems["long 24"], wanted)
     assert (compare_groups(alike, other, "test.bleu")[0].p or 1.0) < 0.001, (
         "12 BLEU apart, with the same share of words wrong a sentence"
@@ -87,8 +87,8 @@ def test_the_measure_itself_decides_and_not_the_mean_of_sentence_scores() -> Non
 
 
 @pytest.mark.parametrize("measure", MEASURED)
-def test_every_measure_is_resampled_by_its_own_statistics(measure: str) -> None:
-    wanted, systems = made_up(60)
+def test_every_measure_is_resampled_from_its_own_statistics(measure: str) -> None:
+    wanted, systems = simulate(60)
     one, two = run_of("one", systems["even 20"], wanted), run_of("two", systems["even 30"], wanted)
     verdict, notes = compare_groups(one, two, f"test.{measure}")
     assert notes == [] and verdict.over == f"{ {'bleu': 'BLEU', 'chrf': 'chrF', 'ter': 'TER'}[measure] } of 60 examples"
@@ -97,7 +97,7 @@ def test_every_measure_is_resampled_by_its_own_statistics(measure: str) -> None:
 
 @pytest.mark.slow
 def test_predictions_without_statistics_are_scored_again() -> None:
-    wanted, systems = made_up(80)
+    wanted, systems = simulate(80)
     written = systems["even 24"], systems["short 24"]
     new = [run_of(f"new-{number}", each, wanted) for number, each in enumerate(written)]
     old = [run_of(f"old-{number}", each, wanted, statistics=False) for number, each in enumerate(written)]
@@ -106,8 +106,8 @@ def test_predictions_without_statistics_are_scored_again() -> None:
             assert compare_groups(*old, f"test.{measure}", test) == compare_groups(*new, f"test.{measure}", test)
 
 
-def test_what_p_is_of_is_said_where_it_is_not_the_measure() -> None:
-    wanted, systems = made_up(40)
+def test_a_p_value_of_another_measure_is_noted() -> None:
+    wanted, systems = simulate(40)
     one, two = run_of("one", systems["even 20"], wanted), run_of("two", systems["even 30"], wanted)
     verdict, notes = compare_groups(one, two, "valid.bleu")
     assert verdict.over == "BLEU of 40 examples"
@@ -117,8 +117,8 @@ def test_what_p_is_of_is_said_where_it_is_not_the_measure() -> None:
     assert notes == ["predictions.jsonl has no test.loss of single examples, so p is of the mean of their scores"]
 
 
-def test_ter_of_a_corpus_is_sacrebleus() -> None:
-    wanted, systems = made_up(30)
+def test_corpus_ter_equals_that_of_sacrebleu() -> None:
+    wanted, systems = simulate(30)
     for written in systems.values():
         theirs = TER(case_sensitive=True).corpus_score(written, [wanted]).score
         assert MEASURES["ter"].corpus(written, wanted, False).values["ter"] == pytest.approx(theirs)

@@ -1,4 +1,4 @@
-"""A run folder that someone else made: no size in it is believed, and nothing in it is waited for."""
+"""Run folders from an untrusted source: sizes in them are checked, pipes are not read, and outside files not opened."""
 
 import json
 import os
@@ -26,7 +26,7 @@ FROZEN = Path(__file__).parent / "frozen"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run as it might be downloaded: its config may have been changed, so it has no hash of itself."""
+    """A run as it might be downloaded, without the hash of its config."""
     shutil.copytree(FROZEN / "format-2" / "classification" / "run", tmp_path / "run")
     change(tmp_path / "run", lambda settings: settings)
     return tmp_path / "run"
@@ -35,17 +35,17 @@ def folder(tmp_path: Path) -> Path:
 OPENED: list[set[str]] = []
 
 
-def audit(event: str, arguments: Any) -> None:
+def record_opened(event: str, arguments: Any) -> None:
     if event == "open" and OPENED and isinstance(arguments[0], (str, bytes, os.PathLike)):
         OPENED[-1].add(os.path.realpath(os.fsdecode(arguments[0])))
 
 
-sys.addaudithook(audit)
+sys.addaudithook(record_opened)
 
 
 @contextmanager
 def opened_files() -> Iterator[set[str]]:
-    """The files that Python opens within this context, by where they really are."""
+    """The real paths of the files that Python opens within this context."""
     OPENED.append(set())
     try:
         yield OPENED[-1]
@@ -68,26 +68,26 @@ def refusal(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "vocabulary/tokenizer.json", "vocabulary/labels.json"])
-def test_a_pipe_in_the_place_of_a_file_is_refused(folder: Path, name: str) -> None:
+def test_a_pipe_in_place_of_a_file_is_rejected(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
     assert str(folder / name) in refusal(folder)
 
 
-def test_a_pipe_for_metrics_says_nothing(folder: Path) -> None:
+def test_a_pipe_in_place_of_metrics_is_not_read(folder: Path) -> None:
     (folder / METRICS).unlink()
     os.mkfifo(folder / METRICS)
     assert list(read_metrics(folder)) == []
 
 
-def test_a_config_that_describes_more_than_its_weights_hold_is_refused_before_it_is_built(folder: Path) -> None:
+def test_a_config_larger_than_its_weights_is_rejected_before_building(folder: Path) -> None:
     change(folder, lambda settings: settings["model"].update(dim=20_000))
     sentence = refusal(folder)
     assert "the config describes a model whose weights need" in sentence
     assert "but the stored weights have 0.0 GB" in sentence and "model.dim (20000)" in sentence
 
 
-def test_weights_of_a_terabyte_for_a_small_model_are_not_read(folder: Path) -> None:
+def test_huge_weights_of_a_small_model_are_not_read(folder: Path) -> None:
     head = json.dumps({"body.x": {"dtype": "F32", "shape": [2**32], "data_offsets": [0, 2**34]}}).encode()
     with (folder / WEIGHTS).open("wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
@@ -95,7 +95,7 @@ def test_weights_of_a_terabyte_for_a_small_model_are_not_read(folder: Path) -> N
     assert "it has 4,294,967,296 values, and the model" in refusal(folder)
 
 
-def test_a_tensor_with_a_name_of_any_length_is_refused_in_a_sentence(folder: Path) -> None:
+def test_a_tensor_with_a_very_long_name_gives_a_short_message(folder: Path) -> None:
     tensors = load_file(folder / WEIGHTS)
     tensors["x" * 100_000] = tensors.pop(min(tensors))
     save_file(tensors, folder / WEIGHTS)
@@ -103,7 +103,7 @@ def test_a_tensor_with_a_name_of_any_length_is_refused_in_a_sentence(folder: Pat
     assert "does not fit the model that" in sentence and len(sentence) < 400 + 2 * len(str(folder))
 
 
-def test_a_token_whose_id_is_far_above_all_others_is_refused(folder: Path) -> None:
+def test_a_token_with_a_huge_id_is_rejected(folder: Path) -> None:
     def edit(content: dict[str, Any]) -> None:
         content["model"]["vocab"]["far"] = 4_000_000_000
 
@@ -111,14 +111,14 @@ def test_a_token_whose_id_is_far_above_all_others_is_refused(folder: Path) -> No
     assert "tokens and their ids go up to 4,000,000,000" in refusal(folder)
 
 
-def test_a_record_of_metrics_that_never_ends_is_passed_over(folder: Path) -> None:
+def test_an_endless_line_of_metrics_is_skipped(folder: Path) -> None:
     with (folder / METRICS).open("wb") as file:
         file.write(b'{"step": 1}\n')
         file.truncate(2**26)
     assert list(read_metrics(folder)) == [{"step": 1}]
 
 
-def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) -> None:
+def test_gigabytes_of_metrics_are_read_only_from_a_trusted_run(folder: Path) -> None:
     with (folder / METRICS).open("wb") as file:
         file.write(b'{"step": 1}\n')
         file.truncate(2**31)
@@ -132,9 +132,8 @@ def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) 
 
 
 @pytest.fixture
-def elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A downloaded run whose config names a file that is none of its own; the command is given in a folder that has
-    neither."""
+def untrusted_run(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A downloaded run whose config names a file outside the run; the working directory contains neither of them."""
     secret = tmp_path / "secret" / "opinions.csv"
     secret.parent.mkdir()
     shutil.copy(FROZEN / "format-2" / "classification" / "opinions.csv", secret)
@@ -146,15 +145,15 @@ def elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return folder
 
 
-def read_by(words: list[str]) -> tuple[Any, set[str]]:
-    """What a command says, and the files that were opened for it."""
+def run_and_trace(words: list[str]) -> tuple[Any, set[str]]:
+    """The output of a command, and the files that it opened."""
     with opened_files() as opened:
-        found = command(*words)
-    return found, opened
+        result = command(*words)
+    return result, opened
 
 
 @pytest.mark.slow
-def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_path: Path) -> None:
+def test_files_named_by_an_untrusted_config_are_not_read(untrusted_run: Path, tmp_path: Path) -> None:
     secret = str(tmp_path / "secret" / "opinions.csv")
     for words in (
         ["evaluate"],
@@ -164,39 +163,45 @@ def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_
         ["look", "errors"],
     ):
         words = (
-            [*words[:2], str(elsewhere), *words[2:]] if words[0] == "look" else [words[0], str(elsewhere), *words[1:]]
+            [*words[:2], str(untrusted_run), *words[2:]]
+            if words[0] == "look"
+            else [words[0], str(untrusted_run), *words[1:]]
         )
-        found, opened = read_by(words)
+        result, opened = run_and_trace(words)
         assert secret not in opened, words
         if words[0] == "evaluate":
             assert (
-                found.status == 2
-                and found.err
-                == f"clew: {elsewhere} was not trained here, and its config names '{shortened_name(secret)}'"
+                result.status == 2
+                and result.err
+                == f"clew: {untrusted_run} was not trained here, and its config names '{shortened(secret)}'"
                 " (data.train), which is outside the run and this folder; if you trust the run, add"
                 " --trust, or name your own data\n"
             )
     assert not list((tmp_path / "cache").glob("**/*.tokens"))
 
 
-def shortened_name(text: str) -> str:
+def shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-def test_what_it_answers_needs_no_trust(elsewhere: Path) -> None:
-    assert command("classify", str(elsewhere), "the wall is whole", "--device", "cpu").status == 0
+def test_predictions_need_no_trust(untrusted_run: Path) -> None:
+    assert command("classify", str(untrusted_run), "the wall is whole", "--device", "cpu").status == 0
     assert (
         command(
-            "evaluate", str(elsewhere), str(FROZEN / "format-2" / "classification" / "opinions.csv"), "--device", "cpu"
+            "evaluate",
+            str(untrusted_run),
+            str(FROZEN / "format-2" / "classification" / "opinions.csv"),
+            "--device",
+            "cpu",
         ).status
         == 0
     )
 
 
-def test_a_run_is_trusted_once_and_for_all_wherever_it_is_then(elsewhere: Path, tmp_path: Path) -> None:
-    assert command("evaluate", str(elsewhere), "--trust", "--device", "cpu").status == 0
-    assert command("evaluate", str(elsewhere), "--device", "cpu").status == 0
-    elsewhere.rename(tmp_path / "moved")
+def test_trust_is_stored_for_the_config_even_if_the_run_moves(untrusted_run: Path, tmp_path: Path) -> None:
+    assert command("evaluate", str(untrusted_run), "--trust", "--device", "cpu").status == 0
+    assert command("evaluate", str(untrusted_run), "--device", "cpu").status == 0
+    untrusted_run.rename(tmp_path / "moved")
     assert command("evaluate", str(tmp_path / "moved"), "--device", "cpu").status == 0
     change(tmp_path / "moved", lambda settings: settings.update(seed=77))
     assert command("evaluate", str(tmp_path / "moved"), "--device", "cpu").status == 2, (
@@ -204,33 +209,33 @@ def test_a_run_is_trusted_once_and_for_all_wherever_it_is_then(elsewhere: Path, 
     )
 
 
-def test_data_that_the_user_names_are_read(elsewhere: Path, tmp_path: Path) -> None:
-    given = f"data.valid={tmp_path / 'secret' / 'opinions.csv'}"
-    assert command("evaluate", str(elsewhere), given, "--device", "cpu").status == 0
-    assert command("evaluate", str(elsewhere), given, "--device", "cpu").status == 0
+def test_data_named_by_the_user_are_read(untrusted_run: Path, tmp_path: Path) -> None:
+    data = f"data.valid={tmp_path / 'secret' / 'opinions.csv'}"
+    assert command("evaluate", str(untrusted_run), data, "--device", "cpu").status == 0
+    assert command("evaluate", str(untrusted_run), data, "--device", "cpu").status == 0
 
 
-def test_a_run_of_earlier_reads_what_is_in_the_working_directory(
-    elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_files_in_the_working_directory_are_read_unless_hidden(
+    untrusted_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert command("evaluate", str(elsewhere), "--device", "cpu").status == 0
+    assert command("evaluate", str(untrusted_run), "--device", "cpu").status == 0
     (tmp_path / "secret").rename(tmp_path / ".secret")
-    change(elsewhere, lambda settings: settings["data"].update(train=".secret/opinions.csv"))
-    assert "names '.secret/opinions.csv'" in command("evaluate", str(elsewhere), "--device", "cpu").err, (
+    change(untrusted_run, lambda settings: settings["data"].update(train=".secret/opinions.csv"))
+    assert "names '.secret/opinions.csv'" in command("evaluate", str(untrusted_run), "--device", "cpu").err, (
         "a home folder has hidden ones"
     )
 
 
-def test_a_working_directory_that_is_all_of_the_system_opens_none_of_it(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_root_folder_as_working_directory_grants_no_access(
+    untrusted_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
-    found = command("evaluate", str(elsewhere), "--device", "cpu")
-    assert found.status == 2 and "was not trained here, and its config names" in found.err
+    result = command("evaluate", str(untrusted_run), "--device", "cpu")
+    assert result.status == 2 and "was not trained here, and its config names" in result.err
 
 
-def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(
+def test_a_run_trained_on_this_machine_reads_its_data_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("data", "runs", "here"):
@@ -255,22 +260,19 @@ def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "vocabulary/labels.json"])
-def test_a_file_of_a_run_that_is_a_link_to_another_place_is_not_read(
-    elsewhere: Path, tmp_path: Path, name: str
-) -> None:
-    (elsewhere / name).rename(tmp_path / "secret" / "file")
-    (elsewhere / name).symlink_to(tmp_path / "secret" / "file")
-    found, opened = read_by(["classify", str(elsewhere), "the wall", "--device", "cpu"])
+def test_a_link_to_a_file_outside_the_run_is_not_read(untrusted_run: Path, tmp_path: Path, name: str) -> None:
+    (untrusted_run / name).rename(tmp_path / "secret" / "file")
+    (untrusted_run / name).symlink_to(tmp_path / "secret" / "file")
+    result, opened = run_and_trace(["classify", str(untrusted_run), "the wall", "--device", "cpu"])
     assert str(tmp_path / "secret" / "file") not in opened
     assert (
-        f"{elsewhere / name} is a link to {tmp_path}" in found.err and "if you trust the run, add --trust" in found.err
+        f"{untrusted_run / name} is a link to {tmp_path}" in result.err
+        and "if you trust the run, add --trust" in result.err
     )
-    assert command("classify", str(elsewhere), "the wall", "--device", "cpu", "--trust").status == 0
+    assert command("classify", str(untrusted_run), "the wall", "--device", "cpu", "--trust").status == 0
 
 
-def test_the_base_of_a_stranger_s_adapter_is_not_looked_for_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_of_an_untrusted_adapter_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(FROZEN / "format-1" / "classification_adapter" / "run", tmp_path / "adapter")
     shutil.copytree(FROZEN / "format-1" / "masked_language_model" / "run", tmp_path / "secret" / "base")
     change(
@@ -278,8 +280,8 @@ def test_the_base_of_a_stranger_s_adapter_is_not_looked_for_anywhere(
     )
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    found, opened = read_by(["classify", "../adapter", "the wall is whole", "--device", "cpu"])
-    assert "(transfer.from), which is outside the run" in found.err and "or set CLEW_BASE to the folder" in found.err
+    result, opened = run_and_trace(["classify", "../adapter", "the wall is whole", "--device", "cpu"])
+    assert "(transfer.from), which is outside the run" in result.err and "or set CLEW_BASE to the folder" in result.err
     assert not any("secret" in path for path in opened)
     monkeypatch.setenv("CLEW_BASE", str(tmp_path / "secret" / "base"))
     assert command("classify", "../adapter", "the wall is whole", "--device", "cpu").status == 0

@@ -27,7 +27,7 @@ LORA = "transfer.adapter={name: lora, rank: 2, alpha: 4}"
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CLEW_BASE", raising=False)
@@ -39,11 +39,11 @@ def bert(tmp_path: Path) -> Path:
 
 
 def classifier(tmp_path: Path, source: Path, *more: str, out: str = "run") -> Run:
-    given = [f"transfer.from={source}", *labelled_file(tmp_path), *TINY, *more]
-    return run_recipe("finetune-classify", given, out=Path(out)).run
+    settings = [f"transfer.from={source}", *labelled_file(tmp_path), *TINY, *more]
+    return run_recipe("finetune-classify", settings, out=Path(out)).run
 
 
-def test_an_adapter_saves_what_was_trained_and_loads_with_its_base(bert: Path, tmp_path: Path) -> None:
+def test_an_adapter_saves_only_trained_weights_and_loads_with_its_base(bert: Path, tmp_path: Path) -> None:
     run = classifier(tmp_path, bert, LORA)
     saved = read_weights(Path("run") / WEIGHTS)
     base = read_weights(bert / WEIGHTS)
@@ -55,57 +55,57 @@ def test_an_adapter_saves_what_was_trained_and_loads_with_its_base(bert: Path, t
     assert checkpoint.keys() == saved.keys()
     loaded = load_run("run", device="cpu")
     texts = ["the red fox is good", "a big owl is bad"]
-    assert [found.probabilities for found in loaded.classify(texts)] == [
-        found.probabilities for found in run.classify(texts)
+    assert [prediction.probabilities for prediction in loaded.classify(texts)] == [
+        prediction.probabilities for prediction in run.classify(texts)
     ]
 
 
-def test_an_output_layer_goes_on_where_it_has_the_same_labels_alone(bert: Path, tmp_path: Path) -> None:
+def test_an_output_layer_is_reused_only_for_the_same_labels(bert: Path, tmp_path: Path) -> None:
     source = read_weights(classifier(tmp_path, bert, out="source").folder / WEIGHTS)
     same = classifier(tmp_path, Path("source"), LORA, out="same")
     assert torch.equal(same.task.output.weight, source["output.weight"])
-    turned = Path("turned")
-    shutil.copytree("source", turned)
-    write_json(turned / "vocabulary" / "labels.json", {"labels": ["good", "bad"]})
+    swapped = Path("turned")
+    shutil.copytree("source", swapped)
+    write_json(swapped / "vocabulary" / "labels.json", {"labels": ["good", "bad"]})
     settings = {
-        name: value for name, value in read_json(turned / "config.json").items() if name not in ("files", "sha256")
+        name: value for name, value in read_json(swapped / "config.json").items() if name not in ("files", "sha256")
     }
-    write_json(turned / "config.json", settings)
-    as_there = classifier(tmp_path, turned, LORA, out="as-there")
-    assert as_there.task.labels.names == ("good", "bad") and "output.weight" not in read_weights(
+    write_json(swapped / "config.json", settings)
+    same_order = classifier(tmp_path, swapped, LORA, out="as-there")
+    assert same_order.task.labels.names == ("good", "bad") and "output.weight" not in read_weights(
         Path("as-there") / WEIGHTS
     )
-    others = classifier(tmp_path, Path("source"), LORA, "data.label_map={good: against, bad: for}", out="others")
-    assert others.task.labels.names == ("against", "for")
+    renamed = classifier(tmp_path, Path("source"), LORA, "data.label_map={good: against, bad: for}", out="others")
+    assert renamed.task.labels.names == ("against", "for")
     assert "output.weight" in read_weights(Path("others") / WEIGHTS) and not torch.equal(
-        others.task.output.weight, source["output.weight"]
+        renamed.task.output.weight, source["output.weight"]
     )
 
 
-def test_without_its_weights_a_run_has_the_same_body_untrained(bert: Path, tmp_path: Path) -> None:
+def test_transfer_without_weights_gives_an_untrained_body(bert: Path, tmp_path: Path) -> None:
     frozen = ["transfer.freeze=body", "transfer.weights=false", "seed=7"]
     mine, base = classifier(tmp_path, bert, *frozen).task.state_dict(), read_weights(bert / WEIGHTS)
     weight = "body.embedding.tokens.weight"
     assert mine[weight].shape == base[weight].shape and not torch.isclose(mine[weight], base[weight]).any(1).all()
 
 
-def test_a_merged_adapter_is_the_same_run_without_its_base(bert: Path, tmp_path: Path) -> None:
+def test_a_merged_adapter_predicts_the_same_without_its_base(bert: Path, tmp_path: Path) -> None:
     run = classifier(tmp_path, bert, LORA, "transfer.adapter.targets=[query, key, value, output, inner, outer]")
     merge_run(Path("run"), Path("merged"))
     shutil.rmtree(bert)
     merged = load_run("merged", device="cpu")
     assert not is_adapted(merged.task) and merged.config.transfer.adapter is None  # type: ignore[attr-defined]
     text = "the red fox is good"
-    for label, sure in run.classify(text).probabilities.items():
-        assert merged.classify(text).probabilities[label] == pytest.approx(sure, abs=1e-5)
-    classifier(tmp_path, Path("merged"), out="again")  # and another can stand on it
+    for label, probability in run.classify(text).probabilities.items():
+        assert merged.classify(text).probabilities[label] == pytest.approx(probability, abs=1e-5)
+    classifier(tmp_path, Path("merged"), out="again")  # another run can be fine-tuned from it
     with pytest.raises(UserError, match="merged has no adapter to merge: its weights are already complete"):
         merge_run(Path("merged"), Path("other"))
     with pytest.raises(UserError, match="merged is a run already; choose another folder with out=..."):
         merge_run(Path("run"), Path("merged"))
 
 
-def test_a_base_that_was_moved_is_found_beside_its_adapter_or_where_the_variable_says(
+def test_a_moved_base_is_found_beside_the_adapter_or_by_clew_base(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classifier(tmp_path, Path("bert"), LORA)
@@ -132,7 +132,7 @@ def test_a_base_that_was_moved_is_found_beside_its_adapter_or_where_the_variable
         load_run("elsewhere/run")
 
 
-def test_an_adapter_is_refused_where_whole_weights_are_needed(bert: Path, tmp_path: Path) -> None:
+def test_an_adapter_is_rejected_where_full_weights_are_needed(bert: Path, tmp_path: Path) -> None:
     classifier(tmp_path, bert, LORA)
     for setting in ("transfer.from=run", "embedding.from=run"):
         with pytest.raises(UserError, match="`clew runs merge run --out DIR` makes a run of"):
@@ -144,24 +144,24 @@ def test_an_adapter_is_refused_where_whole_weights_are_needed(bert: Path, tmp_pa
         load_run("run")
 
 
-def test_an_output_layer_goes_on_with_the_same_labels_alone(bert: Path, tmp_path: Path) -> None:
+def test_an_output_layer_with_other_labels_starts_anew(bert: Path, tmp_path: Path) -> None:
     classifier(tmp_path, bert, out="first")
     run = classifier(tmp_path, Path("first"))
     assert start_from(run.task, run.config)[0].endswith("; new: nothing")
-    run.task.labels = Labels(["down", "up"])  # as many as the other run's bad and good
+    run.task.labels = Labels(["down", "up"])  # two labels, as in the source run
     assert start_from(run.task, run.config)[0].endswith("; new: output")
 
 
 @pytest.mark.parametrize("more", [[], [LORA]], ids=["whole", "adapter"])
 @pytest.mark.parametrize("kind", ["bert", "gpt"])
-def test_two_texts_are_judged_together(kind: str, more: list[str], tmp_path: Path) -> None:
+def test_two_texts_are_classified_as_a_pair(kind: str, more: list[str], tmp_path: Path) -> None:
     source = save_pretrained(tmp_path / kind, kind)
-    given = [f"transfer.from={source}", *labelled_file(tmp_path, pairs=True), *TINY, *more]
-    run = run_recipe("finetune-classify", given, out=Path("run")).run
+    settings = [f"transfer.from={source}", *labelled_file(tmp_path, pairs=True), *TINY, *more]
+    run = run_recipe("finetune-classify", settings, out=Path("run")).run
     assert run.config.task.pooling == {"bert": "pooler", "gpt": "last"}[kind]  # type: ignore[attr-defined]
     assert run.config.text.tokenizer == {"bert": "wordpiece", "gpt": "word"}[kind]
-    (found,) = run.classify([("the red fox is good", "a fox red")])
-    assert found.label in ("good", "bad")
+    (prediction,) = run.classify([("the red fox is good", "a fox red")])
+    assert prediction.label in ("good", "bad")
     if kind == "bert":
         (encoded,) = run.task.encode_texts([Labelled("the red fox", (), "a fox")])
         mark = run.tokenizer.id
@@ -170,9 +170,9 @@ def test_two_texts_are_judged_together(kind: str, more: list[str], tmp_path: Pat
 
 
 @pytest.mark.parametrize(("kind", "pieces"), [("bert", "first"), ("bert", "mean"), ("elmo", "first")])
-def test_words_are_tagged(kind: str, pieces: str, tmp_path: Path) -> None:
+def test_a_pretrained_run_is_fine_tuned_for_tagging(kind: str, pieces: str, tmp_path: Path) -> None:
     source = save_pretrained(tmp_path / kind, kind)
-    given = [
+    settings = [
         f"transfer.from={source}",
         *tagged_file(tmp_path),
         *TINY,
@@ -180,33 +180,33 @@ def test_words_are_tagged(kind: str, pieces: str, tmp_path: Path) -> None:
         "training.steps=30",
         "training.evaluate_every=30",
     ]
-    result = run_recipe("finetune-tag", given, out=Path("run"))
+    result = run_recipe("finetune-tag", settings, out=Path("run"))
     assert result.valid.measures["accuracy"] > 90
     assert [word.tag for word in result.run.tag("the red fox").words] == ["D", "A", "N"]
 
 
-def test_numbers_are_told(bert: Path, tmp_path: Path) -> None:
+def test_a_pretrained_run_is_fine_tuned_for_regression(bert: Path, tmp_path: Path) -> None:
     names = 'data.label_map={"good": "4.5", "bad": "0.5"}'
     run = classifier(tmp_path, bert, names, "task.labels=number", "training.steps=40", "training.evaluate_every=40")
     good, bad = run.classify(["the red fox is good", "the red fox is bad"])
     assert good.number > bad.number
 
 
-def test_a_language_model_goes_on_with_another_text(tmp_path: Path) -> None:
+def test_a_language_model_is_fine_tuned_on_another_text(tmp_path: Path) -> None:
     source = save_pretrained(tmp_path / "gpt", "gpt")
     text = write_text(tmp_path, "the big owl is bad\n" * 40)
-    given = [f"transfer.from={source}", f"data.train={text}", *TINY, "training.length=8"]
-    result = run_recipe("finetune-text", given, out=Path("run"))
+    settings = [f"transfer.from={source}", f"data.train={text}", *TINY, "training.length=8"]
+    result = run_recipe("finetune-text", settings, out=Path("run"))
     assert result.run.tokenizer.hash == load_run(source, device="cpu").tokenizer.hash
     assert result.valid.loss < 3
     with pytest.raises(UserError, match="has no body.embedding.tokens.weight of the shape"):
-        run_recipe("finetune-text", [*given, "model.dim=16"], out=Path("wider"))
+        run_recipe("finetune-text", [*settings, "model.dim=16"], out=Path("wider"))
 
 
 @pytest.mark.parametrize("more", [[], ["transfer.freeze=body"], [LORA]], ids=["tuned", "frozen", "adapter"])
 def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_path: Path) -> None:
     pairs = write_text(tmp_path, "\n".join(f"the {pair}" for pair in PAIRS), "pairs.tsv")
-    given = [
+    settings = [
         f"transfer.from={bert}",
         f"data.train={pairs}",
         "text.tokenizer=word",
@@ -219,7 +219,7 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         *TINY,
         *more,
     ]
-    run = run_recipe("finetune-translate", given, out=Path("run")).run
+    run = run_recipe("finetune-translate", settings, out=Path("run")).run
     (sides,) = run.task.encode([Pair("the red fox", "")])
     mark = run.vocabularies["source"].id
     assert (sides.source[0], sides.source[-1]) == (mark("[CLS]"), mark("[SEP]"))
@@ -319,14 +319,16 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         ),
     ],
 )
-def test_a_mistake_is_one_sentence(recipe: str, settings: list[str], sentence: str, bert: Path, tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_one_sentence(
+    recipe: str, settings: list[str], sentence: str, bert: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UserError) as error:
         run_recipe(recipe, [*(labelled_file(tmp_path) if "classify" in recipe else []), *settings], out=Path("run"))
     assert str(error.value).startswith(sentence)
     assert not Path("run").exists()
 
 
-def test_a_source_that_is_damaged_or_of_another_kind_is_refused(bert: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_unsuitable_source_is_rejected(bert: Path, tmp_path: Path) -> None:
     (bert / WEIGHTS).unlink()
     with pytest.raises(
         UserError,
@@ -359,33 +361,31 @@ def test_a_source_that_is_damaged_or_of_another_kind_is_refused(bert: Path, tmp_
         config_of("finetune-classify", ["transfer.from=pairs"])
 
 
-def test_an_adapter_is_exported_as_part_of_its_maps(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_is_merged_before_export(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = classifier(tmp_path, bert, LORA)
-    seen: list[Run] = []
+    exported: list[Run] = []
 
     def export(run: Run, folder: Path, options: object) -> None:
-        seen.append(run)
+        exported.append(run)
         (folder / "file").write_text("")
 
     monkeypatch.setitem(EXPORTS, "seen", export)
     export_run(run, "seen", Path("out"))
-    assert is_adapted(run.task) and not is_adapted(seen[0].task)
+    assert is_adapted(run.task) and not is_adapted(exported[0].task)
     batch = run.task.collate(run.task.encode([Labelled("the red fox is good", ("good",))]))
-    torch.testing.assert_close(seen[0].task.logits(batch), run.task.logits(batch), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(exported[0].task.logits(batch), run.task.logits(batch), atol=1e-5, rtol=1e-5)
 
 
-def test_a_text_becomes_what_it_became_in_the_run_that_this_one_stands_on(bert: Path, tmp_path: Path) -> None:
+def test_pooling_is_taken_from_the_source_run(bert: Path, tmp_path: Path) -> None:
     classifier(tmp_path, bert, "task.pooling=mean")
-    found = config_of("finetune-classify", ["transfer.from=run", *labelled_file(tmp_path)])
-    assert found.task.pooling == "mean"  # type: ignore[attr-defined]
-    assert changes(found, Path("run")) == {
+    config = config_of("finetune-classify", ["transfer.from=run", *labelled_file(tmp_path)])
+    assert config.task.pooling == "mean"  # type: ignore[attr-defined]
+    assert changes(config, Path("run")) == {
         "data.label": "label",
         "data.text": "sentence1",
-        "data.train": found.data.train,
+        "data.train": config.data.train,
         "transfer.from": "run",
     }
     shutil.rmtree("run")
-    gone = changes(found, Path("run"))
+    gone = changes(config, Path("run"))
     assert gone is not None and "model.dim" not in gone and gone["transfer.from"] == "run"

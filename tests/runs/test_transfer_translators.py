@@ -1,4 +1,4 @@
-"""Translators that stand on translators, and parsers on parsers: all of a run is taken, both tokenizers among it."""
+"""Translators fine-tuned from translators, and parsers from parsers, take over the model and both tokenizers."""
 
 import shutil
 from pathlib import Path
@@ -33,21 +33,21 @@ SMALL = ["model.dim=8", "model.num_layers=1", "model.num_heads=2", "task.label_s
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CLEW_BASE", raising=False)
 
 
 def translator(tmp_path: Path, *more: str, recipe: str = "translate", out: str = "base") -> Path:
-    """A translator that has learnt to reverse three words."""
+    """Train a translator to reverse three words."""
     pairs = write_text(tmp_path, "\n".join(PAIRS), "pairs.tsv")
     run_recipe(recipe, [f"data.train={pairs}", *SMALL, *TINY, *more], out=Path(out))
     return Path(out)
 
 
-def onward(tmp_path: Path, base: Path, *more: str, recipe: str = "translate", out: str = "run") -> Run:
-    """One that stands on it, and learns to keep the order."""
+def fine_tuned(tmp_path: Path, base: Path, *more: str, recipe: str = "translate", out: str = "run") -> Run:
+    """Fine-tune it to keep the order."""
     pairs = write_text(
         tmp_path, "\n".join(f"{pair.split(chr(9))[0]}\t{pair.split(chr(9))[0]}" for pair in PAIRS), "other.tsv"
     )
@@ -63,20 +63,20 @@ def onward(tmp_path: Path, base: Path, *more: str, recipe: str = "translate", ou
     ],
     ids=["apart", "shared"],
 )
-def test_a_translator_goes_on_with_another_whole(family: list[str], tmp_path: Path) -> None:
+def test_a_fine_tuned_translator_takes_over_the_whole_model(family: list[str], tmp_path: Path) -> None:
     base = translator(tmp_path, *family)
-    run = onward(tmp_path, base, "training.learning_rate=1e-9", recipe="finetune-translate")
-    there = load_run(base, device="cpu")
-    assert {role: kept.hash for role, kept in run.vocabularies.items()} == {
-        role: kept.hash for role, kept in there.vocabularies.items()
+    run = fine_tuned(tmp_path, base, "training.learning_rate=1e-9", recipe="finetune-translate")
+    source = load_run(base, device="cpu")
+    assert {role: vocabulary.hash for role, vocabulary in run.vocabularies.items()} == {
+        role: vocabulary.hash for role, vocabulary in source.vocabularies.items()
     }
     config: Any = run.config
     assert (config.model, config.text, config.task.tied) == (
-        there.config.model,
-        there.config.text,
-        there.config.task.tied,
+        source.config.model,
+        source.config.text,
+        source.config.task.tied,
     )  # type: ignore[attr-defined]
-    mine, theirs = run.task.state_dict(), there.task.state_dict()
+    mine, theirs = run.task.state_dict(), source.task.state_dict()
     assert mine.keys() == theirs.keys()
     for name, tensor in theirs.items():
         torch.testing.assert_close(mine[name], tensor, atol=1e-6, rtol=0)
@@ -87,21 +87,21 @@ def test_a_translator_goes_on_with_another_whole(family: list[str], tmp_path: Pa
     )  # type: ignore[union-attr]
 
 
-def test_a_translator_learns_more_and_needs_nothing_but_itself(tmp_path: Path) -> None:
+def test_a_fine_tuned_translator_improves_and_needs_no_base_run(tmp_path: Path) -> None:
     base = translator(tmp_path, "training.steps=60", "training.evaluate_every=60")
     before = load_run(base, device="cpu").score_translation("red old fox", "red old fox").log_prob
-    run = onward(tmp_path, base, "training.steps=40", "training.evaluate_every=40")
+    run = fine_tuned(tmp_path, base, "training.steps=40", "training.evaluate_every=40")
     assert run.score_translation("red old fox", "red old fox").log_prob > before + 1
     shutil.rmtree(base)
     assert load_run("run", device="cpu").translate("red old fox").text == run.translate("red old fox").text
 
 
 @pytest.mark.parametrize(
-    "looks",
+    "setting",
     quickly(["model.attention=before", "model.attention=after", "model.feeding=false"], "model.attention=after"),
 )
-def test_hard_attention_starts_from_all_that_soft_attention_has_learnt(tmp_path: Path, looks: str) -> None:
-    more = ["model.attention=after", looks] if looks == "model.feeding=false" else [looks]
+def test_hard_attention_starts_from_all_weights_of_soft_attention(tmp_path: Path, setting: str) -> None:
+    more = ["model.attention=after", setting] if setting == "model.feeding=false" else [setting]
     pairs = write_text(tmp_path, "\n".join(PAIRS), "pairs.tsv")
     soft = run_recipe(
         "reverse", [f"data.train={pairs}", "data.corpus=null", *TINY, "model.dim=8", *more], out=Path("soft")
@@ -135,14 +135,14 @@ def test_hard_attention_starts_from_all_that_soft_attention_has_learnt(tmp_path:
     )
 
 
-def test_a_translator_is_frozen_by_block_and_adapted(tmp_path: Path) -> None:
+def test_blocks_of_a_translator_can_be_frozen_or_adapted(tmp_path: Path) -> None:
     base = translator(tmp_path, "model.shared_embeddings=false", "text.joint=false")
     theirs = read_weights(base / WEIGHTS)
-    frozen = onward(tmp_path, base, "transfer.freeze=1").task.state_dict()
-    moved = {".".join(name.split(".")[:2]) for name in theirs if not torch.equal(theirs[name], frozen[name])}
-    assert moved == {"body.decoder", "output_bias"}
+    frozen = fine_tuned(tmp_path, base, "transfer.freeze=1").task.state_dict()
+    changed = {".".join(name.split(".")[:2]) for name in theirs if not torch.equal(theirs[name], frozen[name])}
+    assert changed == {"body.decoder", "output_bias"}
     assert all(torch.equal(theirs[name], frozen[name]) for name in theirs if "embedding" in name or "encoder" in name)
-    adapted = onward(tmp_path, base, LORA, out="adapter")
+    adapted = fine_tuned(tmp_path, base, LORA, out="adapter")
     assert all(torch.equal(adapted.task.state_dict()[name], theirs[name]) for name in theirs)
     saved = read_weights(Path("adapter") / WEIGHTS)
     assert saved.keys() == adapter_names(adapted.task) and any(".decoder." in name for name in saved)
@@ -153,11 +153,11 @@ def test_a_translator_is_frozen_by_block_and_adapted(tmp_path: Path) -> None:
     )
 
 
-def test_a_translator_on_an_encoder_is_stood_on_with_its_encoder(tmp_path: Path) -> None:
+def test_a_translator_with_a_pretrained_encoder_can_be_fine_tuned(tmp_path: Path) -> None:
     bert = save_pretrained(tmp_path / "bert")
     base = translator(tmp_path, f"transfer.from={bert}", recipe="finetune-translate")
-    run = onward(tmp_path, base)
-    onward(tmp_path, Path("run"), out="third")
+    run = fine_tuned(tmp_path, base)
+    fine_tuned(tmp_path, Path("run"), out="third")
     for folder in (bert, base, Path("run")):
         shutil.rmtree(folder)
     third = load_run("third", device="cpu")
@@ -166,11 +166,11 @@ def test_a_translator_on_an_encoder_is_stood_on_with_its_encoder(tmp_path: Path)
     assert run.vocabularies["encoder"].hash == third.vocabularies["encoder"].hash
 
 
-def test_a_seq2seq_goes_on_and_asks_for_the_languages_that_it_knows(tmp_path: Path) -> None:
+def test_a_fine_tuned_seq2seq_accepts_only_known_languages(tmp_path: Path) -> None:
     save_many_languages(tmp_path / "many")
     for language in ("de", "en", "it"):
         write_text(tmp_path, "\n".join(pair.split("\t")[0] for pair in PAIRS), f"words.{language}")
-    given = [
+    settings = [
         "transfer.from=many",
         "data.train=words",
         *TINY,
@@ -178,21 +178,21 @@ def test_a_seq2seq_goes_on_and_asks_for_the_languages_that_it_knows(tmp_path: Pa
         "training.batch_tokens=null",
         "data.source=null",
     ]
-    run = run_recipe("translate", [*given, "data.target=null", "data.directions=[de-en,en-de]"], out=Path("run")).run
+    run = run_recipe("translate", [*settings, "data.target=null", "data.directions=[de-en,en-de]"], out=Path("run")).run
     assert run.config.model.family == "seq2seq" and run.task.languages == ["de", "en", "fr"]  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="the model was not trained to write 'it'; it translates into de, en, fr"):
-        run_recipe("translate", [*given, "data.target=null", "data.directions=[de-it]"], out=Path("other"))
+        run_recipe("translate", [*settings, "data.target=null", "data.directions=[de-it]"], out=Path("other"))
 
 
 @pytest.mark.slow
-def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) -> None:
+def test_a_parser_is_fine_tuned_only_from_a_parser(tmp_path: Path) -> None:
     trees = write_text(
         tmp_path, "(S (NP (DT the) (NN cat)) (VP (VBZ sees)))\n(S (NP (PRP it)) (VP (VBZ sees)))\n" * 6, "trees.mrg"
     )
     small = ["model.dim=8", "text.min_count=1", "training.batch_tokens=200", *TINY]
     run_recipe("parse", [f"data.train={trees}", *small], out=Path("parser"))
-    given = [f"data.train={trees}", "transfer.from=parser", "training.batch_tokens=200", *TINY]
-    run = run_recipe("parse", given, out=Path("run")).run
+    settings = [f"data.train={trees}", "transfer.from=parser", "training.batch_tokens=200", *TINY]
+    run = run_recipe("parse", settings, out=Path("run")).run
     assert run.vocabularies["target"].hash == load_run("parser", device="cpu").vocabularies["target"].hash
     assert list(run.parse("the cat sees").tree.words) == ["the", "cat", "sees"]
     new = (
@@ -203,7 +203,7 @@ def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) ->
         UserError,
         match="tree 1 of the training part has a label or tag that the parser of transfer.from cannot write",
     ):
-        run_recipe("parse", given, out=Path("other"))
+        run_recipe("parse", settings, out=Path("other"))
     with pytest.raises(
         UserError,
         match="transfer.from=parser learnt from trees .the task parsing., but the task translation learns from",
@@ -211,7 +211,7 @@ def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) ->
         config_of("translate", ["transfer.from=parser"])
 
 
-def test_the_tokenizers_of_a_translator_are_not_set(tmp_path: Path) -> None:
+def test_a_fine_tuned_translator_keeps_its_tokenizers_and_model(tmp_path: Path) -> None:
     base = translator(tmp_path)
     with pytest.raises(
         UserError, match="text.size is a setting of a new tokenizer, but transfer.from uses the base run's; leave it"
@@ -220,6 +220,6 @@ def test_the_tokenizers_of_a_translator_are_not_set(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match="has no body.* of the shape .* that this run's model needs; keep the model section"
     ):
-        onward(tmp_path, base, "model.dim=16")
-    found: Any = config_of("translate", [f"transfer.from={base}", "transfer.translator=false"])
-    assert found.transfer.translator
+        fine_tuned(tmp_path, base, "model.dim=16")
+    config: Any = config_of("translate", [f"transfer.from={base}", "transfer.translator=false"])
+    assert config.transfer.translator

@@ -1,4 +1,4 @@
-"""Ask a run what the recorded answers were given to, and compare: numbers to a tolerance, all else exactly."""
+"""Repeat the recorded questions to a run, and compare its answers; numbers may differ by a tolerance."""
 
 import io
 import json
@@ -19,7 +19,7 @@ RELATIVE, ABSOLUTE = 1e-3, 1e-5
 
 @dataclass(frozen=True)
 class Printed:
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     status: int
     out: str
@@ -33,7 +33,7 @@ class Printed:
 
 
 def command(*arguments: str, stdin: str = "") -> Printed:
-    """`clew` with these arguments, in this process."""
+    """Run `clew` with these arguments in this process."""
     from clew.cli.main import main
 
     out, err = io.StringIO(), io.StringIO()
@@ -46,21 +46,21 @@ def command(*arguments: str, stdin: str = "") -> Printed:
 
 
 def ask(run: Any, method: str, arguments: list[Any], options: dict[str, Any]) -> Any:
-    """A method of a loaded run, and its answer as JSON. Two texts that belong together are a tuple."""
-    given = [
+    """Call a method of a loaded run, and return its answer as JSON. Inner lists are passed as tuples of texts."""
+    call_arguments = [
         [tuple(text) if isinstance(text, list) else text for text in each] if isinstance(each, list) else each
         for each in arguments
     ]
-    found = getattr(run, method)(*given, **options)
-    return [told(each) for each in found] if isinstance(found, list) else told(found)
+    answer = getattr(run, method)(*call_arguments, **options)
+    return [answer_as_json(each) for each in answer] if isinstance(answer, list) else answer_as_json(answer)
 
 
-def told(answer: Any) -> Any:
-    """An answer as JSON: what its class says it is, by the attributes that are its public face."""
+def answer_as_json(answer: Any) -> Any:
+    """An answer as JSON: the public attributes of its class."""
     if answer is None or isinstance(answer, str):
         return answer
     if isinstance(answer, list):
-        return [told(each) for each in answer]
+        return [answer_as_json(each) for each in answer]
     if hasattr(answer, "tolist"):
         return answer.tolist()
     fields = {name: plain(getattr(answer, name)) for name in ATTRIBUTES[type(answer).__name__]}
@@ -90,7 +90,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "LabelledPicture": ("size", "labels", "probabilities"),
     "AnswerSpan": ("text", "start", "stop", "probability"),
 }
-"""What is recorded of each kind of answer, besides its `str()` where it has one of its own."""
+"""The recorded attributes of each kind of answer; `str()` is recorded too if the class defines it."""
 
 
 def plain(value: Any) -> Any:
@@ -106,7 +106,7 @@ def plain(value: Any) -> Any:
 
 
 def rounded(value: Any) -> Any:
-    """JSON with its numbers cut to a few significant digits, so that a recording is short."""
+    """JSON with its numbers rounded to a few significant digits, so that a recording is short."""
     if isinstance(value, dict):
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -117,43 +117,42 @@ def rounded(value: Any) -> Any:
 
 
 def differences(
-    recorded: Any, found: Any, place: str = "", relative: float = RELATIVE, absolute: float = ABSOLUTE
+    recorded: Any, actual: Any, place: str = "", relative: float = RELATIVE, absolute: float = ABSOLUTE
 ) -> Iterator[str]:
-    """Where two JSON values differ. A name that was not recorded may be there; one that was must be."""
-    if isinstance(recorded, dict) and isinstance(found, dict):
+    """The places where two JSON values differ. Names that were not recorded are ignored; recorded ones are required."""
+    if isinstance(recorded, dict) and isinstance(actual, dict):
         for name, value in recorded.items():
-            if name not in found:
+            if name not in actual:
                 yield f"{place}.{name} is missing"
             else:
-                yield from differences(value, found[name], f"{place}.{name}", relative, absolute)
-    elif isinstance(recorded, list) and isinstance(found, list):
-        if len(recorded) != len(found):
-            yield f"{place}: {len(recorded)} were recorded, there are {len(found)}"
-        for number, pair in enumerate(zip(recorded, found, strict=False)):
+                yield from differences(value, actual[name], f"{place}.{name}", relative, absolute)
+    elif isinstance(recorded, list) and isinstance(actual, list):
+        if len(recorded) != len(actual):
+            yield f"{place}: {len(recorded)} were recorded, there are {len(actual)}"
+        for number, pair in enumerate(zip(recorded, actual, strict=False)):
             yield from differences(*pair, f"{place}[{number}]", relative, absolute)
-    elif isinstance(recorded, float) and is_number(found):
-        if not math.isclose(recorded, found, rel_tol=relative, abs_tol=absolute):
-            yield f"{place}: {recorded} was recorded, {found} is there"
-    elif isinstance(recorded, str) and isinstance(found, str):
-        if not texts_agree(recorded, found, relative):
-            yield f"{place}: {recorded!r} was recorded, {found!r} is there"
-    elif recorded != found:
-        yield f"{place}: {recorded!r} was recorded, {found!r} is there"
+    elif isinstance(recorded, float) and is_number(actual):
+        if not math.isclose(recorded, actual, rel_tol=relative, abs_tol=absolute):
+            yield f"{place}: {recorded} was recorded, {actual} is there"
+    elif isinstance(recorded, str) and isinstance(actual, str):
+        if not texts_agree(recorded, actual, relative):
+            yield f"{place}: {recorded!r} was recorded, {actual!r} is there"
+    elif recorded != actual:
+        yield f"{place}: {recorded!r} was recorded, {actual!r} is there"
 
 
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def texts_agree(recorded: str, found: str, relative: float = RELATIVE) -> bool:
-    """Whether two texts are the same but for numbers in them, which may differ by the tolerance or in their last
-    digit."""
-    if recorded == found:
+def texts_agree(recorded: str, actual: str, relative: float = RELATIVE) -> bool:
+    """Whether two texts are equal except for numbers, which may differ by the tolerance or in their last digit."""
+    if recorded == actual:
         return True
-    if NUMBER.split(recorded) != NUMBER.split(found):
+    if NUMBER.split(recorded) != NUMBER.split(actual):
         return False
     return all(
-        numbers_agree(*pair, relative) for pair in zip(NUMBER.findall(recorded), NUMBER.findall(found), strict=True)
+        numbers_agree(*pair, relative) for pair in zip(NUMBER.findall(recorded), NUMBER.findall(actual), strict=True)
     )
 
 
@@ -164,7 +163,7 @@ def numbers_agree(one: str, other: str, relative: float) -> bool:
 
 
 def unit_of(number: str) -> float:
-    """What one more in the last digit of a number with a point is; a whole number is a count, and has none."""
+    """The unit of the last digit of a decimal number; 0 for a whole number, which is a count."""
     mantissa, _, exponent = number.partition("e")
     _, point, digits = mantissa.partition(".")
     return 10.0 ** (int(exponent or 0) - len(digits)) if point or exponent else 0.0

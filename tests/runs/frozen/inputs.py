@@ -1,5 +1,4 @@
-"""Sounds, pictures and graphs that the frozen runs learn: tones for letters, coloured squares, sentences with heads.
-All small."""
+"""Small inputs that the frozen runs learn: tones for letters, pictures of coloured squares, trees and graphs."""
 
 import io
 import json
@@ -21,7 +20,7 @@ SIDE, SQUARE = 16, 5
 
 
 def sounds() -> dict[str, bytes]:
-    """A twentieth of a second for each letter, and as much silence before it; 8 bits a sample."""
+    """Files in which each letter is a tone of 50 ms after 50 ms of silence, in 8-bit samples."""
     return {f"{number}.wav": spoken(text) for number, text in enumerate(SAID)}
 
 
@@ -41,43 +40,43 @@ def spoken(text: str) -> bytes:
 
 
 def things() -> list[tuple[str, str]]:
-    """A colour and a place for each of twelve pictures."""
+    """The colour and the place of the square in each of twelve pictures."""
     return [(colour, place) for _ in range(2) for place in CORNERS for colour in COLOURS]
 
 
 def pictures() -> dict[str, bytes]:
-    found = {}
+    files = {}
     for number, (colour, place) in enumerate(things()):
         pixels = np.full((SIDE, SIDE, 3), 225 + number, dtype=np.uint8)
         row, column = CORNERS[place]
         pixels[row : row + SQUARE, column + number % 3 : column + number % 3 + SQUARE] = COLOURS[colour]
-        found[f"{number}.png"] = png(pixels)
-    return found
+        files[f"{number}.png"] = png(pixels)
+    return files
 
 
 def paired() -> list[tuple[str, str]]:
-    """The colours above and below in each of nine pictures."""
+    """The colours of the upper and the lower square in each of nine pictures."""
     return [(above, below) for above in COLOURS for below in COLOURS]
 
 
 def boxes_of(number: int) -> list[list[int]]:
-    """Of the squares above and below."""
+    """The boxes of the upper and the lower square."""
     places = [(row, column + number % 3) for row, column in CORNERS.values()]
     return [[left, top, left + SQUARE, top + SQUARE] for top, left in places]
 
 
 def paired_pictures() -> dict[str, bytes]:
-    found = {}
+    files = {}
     for number, colours in enumerate(paired()):
         pixels = np.full((SIDE, SIDE, 3), 240, dtype=np.uint8)
         for colour, (left, top, right, bottom) in zip(colours, boxes_of(number), strict=True):
             pixels[top:bottom, left:right] = COLOURS[colour]
-        found[f"{number}.png"] = png(pixels)
-    return found
+        files[f"{number}.png"] = png(pixels)
+    return files
 
 
 def described(number: int) -> dict[str, Any]:
-    """A picture with its boxes, and a phrase for each."""
+    """A row with a picture, its boxes, and a phrase for each box."""
     return {
         "image": f"{number}.png",
         "boxes": boxes_of(number),
@@ -86,23 +85,25 @@ def described(number: int) -> dict[str, Any]:
 
 
 def paragraph_lines() -> str:
-    told = [[f"a {above} square is above .", f"below it is a {below} one ."] for above, below in paired()]
-    return "".join(json.dumps({**described(number), "sentences": each}) + "\n" for number, each in enumerate(told))
+    paragraphs = [[f"a {above} square is above .", f"below it is a {below} one ."] for above, below in paired()]
+    return "".join(
+        json.dumps({**described(number), "sentences": each}) + "\n" for number, each in enumerate(paragraphs)
+    )
 
 
 def label_pictures() -> dict[str, bytes]:
-    """The number of each pixel's colour, 0 being the ground."""
-    found = {}
+    """Pictures that give the number of each pixel's colour; 0 is the background."""
+    files = {}
     for number, colours in enumerate(paired()):
         levels = np.zeros((SIDE, SIDE), dtype=np.uint8)
         for colour, (left, top, right, bottom) in zip(colours, boxes_of(number), strict=True):
             levels[top:bottom, left:right] = 1 + list(COLOURS).index(colour)
-        found[f"{number}.png"] = palette_png(levels, ["#ffffff", "#ff0000", "#00ff00", "#0000ff"])
-    return found
+        files[f"{number}.png"] = palette_png(levels, ["#ffffff", "#ff0000", "#00ff00", "#0000ff"])
+    return files
 
 
 def shaped_graphs(count: int) -> str:
-    """JSON lines of rings and chains of three to six nodes, which begin at any of them."""
+    """JSON lines of graphs: rings and chains of three to six random nodes."""
     draw, lines = random.Random(1), []
     for number in range(count):
         size, label = draw.randint(3, 6), ("ring", "chain")[number % 2]
@@ -124,7 +125,7 @@ def picture_labels() -> str:
 
 
 def dependencies(count: int) -> str:
-    """CoNLL-U of sentences such as: Ada sees the old door."""
+    """Sentences in CoNLL-U such as `Ada sees the old door`."""
     draw, blocks = random.Random(1), []
     for _ in range(count):
         first, verb, last = (

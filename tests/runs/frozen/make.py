@@ -1,9 +1,9 @@
-"""How the frozen runs were made: `python -m tests.runs.frozen.make FOLDER [NAME ...]`.
+"""Make frozen runs: `python -m tests.runs.frozen.make FOLDER [NAME ...]`.
 
-Every task has a run of its own, and so has every way of storing one that differs. Each is trained twice: once to its
-end, and once interrupted by Ctrl-C, which is kept, with its checkpoint. What the uninterrupted run measured and what
-the interrupted one answers are recorded beside it. What is frozen is not made again; a new format has some runs of its
-own.
+There is a run for every task, and for every way in which a run can be stored. Each is trained twice: once to its end,
+and once until Ctrl-C interrupts it. The interrupted run is kept with its checkpoint; the metrics of the uninterrupted
+run and the answers of the interrupted one are recorded beside it. Existing frozen runs are never made again; a new
+format gets new ones.
 
 FOLDER/NAME/          the data that a run learns from
 FOLDER/NAME/run/      the run directory
@@ -40,8 +40,7 @@ from tests.runs.frozen.settings import FROZEN, LOOKS, MORE, SCORED, STEPS, STOP,
 
 
 def imported(name: str) -> None:
-    """An encoder of sentences in the layout of sentence-transformers, imported: the body of the masked language
-    model."""
+    """Export the body of the masked language model as a sentence-transformers folder, and import that."""
     base = clew.load("masked_language_model/run", device="cpu")
     shutil.rmtree("exported", ignore_errors=True)
     assert command("export", str(base.folder), "--to", "hf", "--out", "exported").status == 0
@@ -58,16 +57,16 @@ def imported(name: str) -> None:
 
 
 def pruned(name: str) -> None:
-    """Two of four heads taken out of the language model."""
-    found = command("prune", "language_model/run", "--off", "1.2", "2.1", "--out", f"{name}/run")
-    assert found.status == 0, found.err
+    """Prune two of the four heads of the language model."""
+    result = command("prune", "language_model/run", "--off", "1.2", "2.1", "--out", f"{name}/run")
+    assert result.status == 0, result.err
 
 
 MAKERS = {"imported": imported, "pruned": pruned}
 
 
 class Stopping(Silence):
-    """Ctrl-C at a step."""
+    """Interrupts training at a step, as Ctrl-C does."""
 
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
         if record.step == STOP:
@@ -92,12 +91,12 @@ def train(
 
 
 def train_share(rank: int, processes: int, name: str, out: str, stop: bool) -> None:
-    """One of several processes, started as torchrun starts them."""
+    """Train in one of several processes, started as torchrun starts them."""
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getppid() % 20000))
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes))
     train(FROZEN[name], name, out, stop=stop)
-    os._exit(0)  # threads of the group that was stopped would abort the process
+    os._exit(0)  # threads of the interrupted group would abort the process
 
 
 def write_data(name: str) -> None:
@@ -108,21 +107,21 @@ def write_data(name: str) -> None:
 
 
 def make(name: str) -> None:
-    """The run that is kept, what the uninterrupted one measured, and what the kept one answers."""
+    """Make the run that is kept, and record the metrics of the uninterrupted run and the answers of the kept one."""
     frozen, folder = FROZEN[name], Path(name)
     shutil.rmtree(folder / "run", ignore_errors=True)
     recorded: dict[str, Any] = {"recipe": frozen.recipe}
     if frozen.made is not None:
         MAKERS[frozen.made](name)
     else:
-        recorded["resumed"] = trained(frozen, name)
+        recorded["resumed"] = train_twice(frozen, name)
     strip(folder / "run")
     recorded |= answers(frozen, name)
     write_compact(folder / "recorded.json", recorded)
 
 
-def trained(frozen: Frozen, name: str) -> dict[str, Any]:
-    """Trains the run twice, and checks that the kept one goes on to the bit of the other."""
+def train_twice(frozen: Frozen, name: str) -> dict[str, Any]:
+    """Train the run twice, and check that the interrupted one resumes to the same weights as the other."""
     more = (f"training.steps={STEPS + MORE}",) if frozen.finished else ()
     more += ("training.log_every=1",)
     if frozen.processes > 1:
@@ -136,7 +135,7 @@ def trained(frozen: Frozen, name: str) -> dict[str, Any]:
         whole = train(frozen, name, "whole", more=more)
     shutil.copytree(kept, Path(name) / "again")
     again = train(frozen, name, "again", resume=True, more=more)
-    is_alone = frozen.processes == 1  # sums of several processes have other last bits
+    is_alone = frozen.processes == 1  # sums over several processes differ in the last bits
     for path in ("model.safetensors", f"checkpoints/{checkpoint_folders(again)[0].name}/model.safetensors"):
         one, other = (read_weights(each / path) for each in (whole, again)) if is_alone else ({}, {})
         assert one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one), (name, path)
@@ -149,25 +148,25 @@ def trained(frozen: Frozen, name: str) -> dict[str, Any]:
         "from": step,
         "settings": list(more),
         "metrics": rounded_metrics(metrics),
-        "draws": drawn() if dropout else None,
+        "draws": dropout_mask() if dropout else None,
     }
 
 
-def drawn() -> list[int]:
-    """What dropout draws from a seed by this torch; another may draw otherwise."""
+def dropout_mask() -> list[int]:
+    """The mask that dropout draws from a fixed seed; it may depend on the version of torch."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         return [int(kept) for kept in torch.nn.functional.dropout(torch.ones(32), 0.5) > 0]
 
 
 def rounded_metrics(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of every record what depends on the run alone, to six digits."""
-    left_out = ("tokens_per_second", "seconds", "peak_memory")
-    return [{key: float(f"{value:.6g}") for key, value in each.items() if key not in left_out} for each in records]
+    """Every record without its timings and memory, rounded to six digits."""
+    omitted = ("tokens_per_second", "seconds", "peak_memory")
+    return [{key: float(f"{value:.6g}") for key, value in each.items() if key not in omitted} for each in records]
 
 
 def strip(folder: Path) -> None:
-    """Leaves out what nothing needs, and the name of the machine."""
+    """Remove files that nothing needs, and the description of the machine."""
     shutil.rmtree(folder / "events", ignore_errors=True)
     for name in ("lock", "pruning.html"):
         (folder / name).unlink(missing_ok=True)
@@ -176,30 +175,33 @@ def strip(folder: Path) -> None:
 
 
 def answers(frozen: Frozen, name: str) -> dict[str, Any]:
-    """What the kept run answers from Python and on the command line."""
+    """The answers of the kept run, from Python and from the command line."""
     folder = f"{name}/run"
     code = [] if frozen.code is None else ["--code", f"{folder}/code.py"]
     run = clew.load(folder, device="cpu", code=code[-1] if code else None)
-    asked = [{"method": method, "arguments": given, "options": options} for method, given, options in frozen.asks]
+    questions = [
+        {"method": method, "arguments": arguments, "options": options} for method, arguments, options in frozen.asks
+    ]
     recorded: dict[str, Any] = {
-        "python": [{**each, "answer": rounded(ask(run, *each.values()))} for each in asked],
+        "python": [{**each, "answer": rounded(ask(run, *each.values()))} for each in questions],
         "commands": [],
     }
 
     def record(*words: str) -> None:
-        found = command(*words, *code)
-        assert found.status == 0, (words, found.err)
+        result = command(*words, *code)
+        assert result.status == 0, (words, result.err)
         objects = [
-            {key: value for key, value in each.items() if key != "text" or "part" not in each} for each in found.objects
-        ]  # no prose
+            {key: value for key, value in each.items() if key != "text" or "part" not in each}
+            for each in result.objects
+        ]  # without the text of a score
         recorded["commands"].append({"arguments": [*words, *code], "objects": rounded(objects)})
 
     if frozen.predict is not None:
         (Path(name) / frozen.predict_file).write_text("".join(f"{line}\n" for line in frozen.predict), encoding="utf-8")
         into = ["--into", frozen.look["into"]] if "into" in frozen.look else []
-        how = ["--method", "greedy", "--max-new", "10"] if "generate" in run.uses else []
-        asked_in = [*(["--file"] if frozen.own_text else []), f"{name}/{frozen.predict_file}"]
-        record("predict", folder, *asked_in, "--json", "--device", "cpu", *into, *how)
+        decoding = ["--method", "greedy", "--max-new", "10"] if "generate" in run.uses else []
+        input_arguments = [*(["--file"] if frozen.own_text else []), f"{name}/{frozen.predict_file}"]
+        record("predict", folder, *input_arguments, "--json", "--device", "cpu", *into, *decoding)
     for files in [[], *SCORED.get(name, [])] if frozen.is_scored else []:
         record("evaluate", folder, *files, "--json", "--device", "cpu")
     (listed,) = command("runs", name, "--json", *code).objects
@@ -214,10 +216,10 @@ def answers(frozen: Frozen, name: str) -> dict[str, Any]:
 
 
 def looks(frozen: Frozen, run: Any, fitting: list[str]) -> list[dict[str, Any]]:
-    """The facts of every instrument that fits; of one that refuses this run all the same there are none."""
-    found = []
+    """The facts of every instrument that fits the run; an instrument that fails is skipped."""
+    records = []
     for name in fitting:
-        if name == "graph":  # its operations have the names that a version of torch gives them
+        if name == "graph":  # the names of its operations depend on the version of torch
             continue
         fields = INSTRUMENTS[name].options.model_fields
         options = {
@@ -233,12 +235,12 @@ def looks(frozen: Frozen, run: Any, fitting: list[str]) -> list[dict[str, Any]]:
         except Exception as error:
             print(f"  {name}: {error}", flush=True)
             continue
-        found.append({"instrument": name, "options": options, "facts": rounded(plain(view.facts))})
-    return found
+        records.append({"instrument": name, "options": options, "facts": rounded(plain(view.facts))})
+    return records
 
 
 def write_compact(path: Path, content: dict[str, Any]) -> None:
-    """JSON with a line for each recorded thing."""
+    """Write JSON with one line per record."""
     lines = []
     for key, value in content.items():
         if isinstance(value, list):

@@ -1,5 +1,5 @@
-"""The frozen runs: how each was trained, and what was asked of it. One for each task, and one for each way of storing a
-run that differs."""
+"""The frozen runs: how each was trained, and the questions whose answers are recorded. There is a run for every task,
+and for every way in which a run can be stored."""
 
 import json
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ from tests.runs.frozen.texts import (
 )
 
 STEPS, STOP, MORE = 96, 90, 6
-"""Steps of a run, the step after which it is interrupted, and how many a finished one is asked for besides."""
+"""Steps of a run, the step after which it is interrupted, and the additional steps of a finished run."""
 TRAINING = [
     f"training.steps={STEPS}",
     "training.evaluate_every=40",
@@ -59,7 +59,7 @@ Ask = tuple[str, list[Any], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Frozen:
-    """A run to keep: how it is trained and on what, and what is asked of it."""
+    """A run to keep: its recipe, settings and data, and the questions asked of it."""
 
     recipe: str
     settings: list[str]
@@ -69,16 +69,16 @@ class Frozen:
     """The lines of a file for `clew predict`."""
     predict_file: str = "asked.txt"
     is_scored: bool = True
-    """Whether `clew evaluate RUN` has something to score the run by."""
+    """Whether `clew evaluate RUN` can score the run."""
     look: dict[str, Any] = field(default_factory=dict)
-    """Options of the instruments that take them."""
+    """Options for the instruments that accept them."""
     finished: bool = False
     own_text: bool = False
-    """Whether it reads files, or texts of a form of their own: no instrument is given another text."""
+    """Whether the run reads files, or texts in a special form; instruments then get only the text in `look`."""
     code: str | None = None
-    """The name of a user's file."""
+    """The name of a file with user code."""
     made: str | None = None
-    """How a run is made that is not trained, by the name in `make.MAKERS`."""
+    """For a run that is not trained: the name of its function in `make.MAKERS`."""
     processes: int = 1
 
 
@@ -106,7 +106,7 @@ WRITES = ["decoding.max_new=10", "decoding.beams=3", "task.label_smoothing=0.1"]
 
 
 def written_on(number: int) -> dict[str, Any]:
-    """A row for the paragraphs' run."""
+    """A row for the run that writes paragraphs."""
     row = described(number)
     return {"picture": f"paragraphs/{row.pop('image')}", **row}
 
@@ -1008,7 +1008,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "sampling": {"top_k": 1, "max_new": 5},
     "beam": {"max_new": 5},
 }
-"""What instruments are asked besides a fixture's own options, so that they are quick and draw nothing at random."""
+"""Further options of instruments, which make them quick and deterministic."""
 
 
 SCORED: dict[str, list[list[str]]] = {
@@ -1038,4 +1038,4 @@ SCORED: dict[str, list[list[str]]] = {
     "tree_classification": [["tree_classification/trees.txt"]],
     "tree_classification_heads": [["tree_classification_heads/trees.conllu"]],
 }
-"""What comes after `clew evaluate RUN` besides nothing: files of one's own, and settings of the data section."""
+"""Further arguments of `clew evaluate RUN`: files, and settings of the data section."""

@@ -1,4 +1,4 @@
-"""What the frozen runs learnt from: our own sentences, in every format that a task reads."""
+"""Training data of the frozen runs: sentences written for clew, in every format that a task reads."""
 
 import json
 from itertools import product
@@ -87,7 +87,7 @@ def tagged_columns() -> str:
 
 def tagged_conllu(with_types: bool = False) -> str:
     """Dependency trees; with a comment that says what kind of sentence each is."""
-    found = []
+    sentences = []
     for number, ((colour, _), (noun, _), (verb, _)) in enumerate(PHRASES, start=1):
         words = [
             ("the", "DET", 3, "det"),
@@ -105,13 +105,13 @@ def tagged_conllu(with_types: bool = False) -> str:
             f"{place}\t{word}\t{word}\t{tag}\t_\t_\t{head}\t{relation}\t_\t_"
             for place, (word, tag, head, relation) in enumerate(words, 1)
         ]
-        found.append("\n".join([*comments, *lines]) + "\n\n")
-    return "".join(found)
+        sentences.append("\n".join([*comments, *lines]) + "\n\n")
+    return "".join(sentences)
 
 
 def questions() -> list[dict[str, Any]]:
     """Who lives where; of every fifth the passage does not say."""
-    found = []
+    rows = []
     for number, (person, place, other) in enumerate(product(PEOPLE, PLACES, PEOPLE)):
         if person == other:
             continue
@@ -122,16 +122,16 @@ def questions() -> list[dict[str, Any]]:
         )
         asked = person if number % 5 else other
         answers = [{"text": place, "answer_start": passage.index(place)}] if asked == person else []
-        found.append(
+        rows.append(
             {"id": str(number), "question": f"where does {asked} live ?", "passage": passage, "answers": answers}
         )
-    return found
+    return rows
 
 
-def squad(some: list[dict[str, Any]]) -> str:
+def squad(rows: list[dict[str, Any]]) -> str:
     paragraphs = [
         {"context": each["passage"], "qas": [{key: each[key] for key in ("id", "question", "answers")}]}
-        for each in some
+        for each in rows
     ]
     return json.dumps({"version": "2.0", "data": [{"title": "the maze", "paragraphs": paragraphs}]}, indent=0) + "\n"
 

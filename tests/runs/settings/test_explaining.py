@@ -69,7 +69,7 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("weight_decay=0.1", "unknown field 'weight_decay'; did you mean 'training.optimiser.weight_decay'?"),
         ("task.hidden_size=8", "unknown field 'hidden_size' of task; did you mean 'model.dim'?"),
         ("model.n_embd=8", "unknown field 'n_embd' of model; did you mean 'dim'?"),
-        ("model.n_head=8", "unknown field 'n_head' of model; known: family, "),  # no recurrent family has heads
+        ("model.n_head=8", "unknown field 'n_head' of model; known: family, "),  # a recurrent family has no heads
         ("data.valid_fraction=1", "data.valid_fraction must be below 1, not 1"),
         ("seed=-1", "seed must be at least 0, not -1"),
         ("device=gpu", "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
@@ -143,14 +143,14 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ),
     ],
 )
-def test_a_mistaken_setting_is_one_sentence(assignment: str, sentence: str) -> None:
+def test_mistaken_settings_are_reported_in_one_sentence(assignment: str, sentence: str) -> None:
     with pytest.raises(UserError) as error:
         config_of("text-lstm", [assignment])
     assert str(error.value).startswith(sentence)
     assert str(error.value).isprintable() and len(str(error.value)) < 400
 
 
-def test_every_known_name_stands_for_a_field_that_there_is() -> None:
+def test_every_known_name_stands_for_an_existing_field() -> None:
     parts = {"training.optimiser": OPTIMISERS, "training.schedule": SCHEDULES}
     options = {
         f"{field}.{option}"
@@ -181,7 +181,7 @@ def test_a_known_name_stands_for_one_field() -> None:
         ("model.wiring=highwy", "model.wiring: unknown wiring 'highwy'; did you mean 'highway'?"),
     ],
 )
-def test_a_mistake_in_a_list_of_layers_is_one_sentence(assignment: str, sentence: str) -> None:
+def test_mistakes_in_a_list_of_layers_are_reported_in_one_sentence(assignment: str, sentence: str) -> None:
     with pytest.raises(UserError) as error:
         config_of("text-lstm", ["model.family=mixed", assignment])
     assert str(error.value).startswith(sentence)
@@ -193,9 +193,9 @@ class Lists(Section):
     text: str = ""
 
 
-def test_a_list_will_do_where_a_tuple_is_held_and_stays_one_where_a_list_is():
-    found = read_section(Lists, {"several": [1, 2], "words": ["a"]})
-    assert found.several == (1, 2) and found.words == ["a"]
+def test_a_list_is_converted_only_for_a_tuple_field():
+    section = read_section(Lists, {"several": [1, 2], "words": ["a"]})
+    assert section.several == (1, 2) and section.words == ["a"]
     with pytest.raises(UserError, match="^several takes a list, not 'a'$"):
         read_section(Lists, {"several": "a"})
     with pytest.raises(UserError, match=r"^cost: text takes a text, not \['a'\]$"):

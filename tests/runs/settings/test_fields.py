@@ -20,7 +20,7 @@ def test_differences_name_the_fields_that_differ() -> None:
     assert differences(first, first) == []
 
 
-def test_a_warmup_in_steps_is_the_same_as_the_share_that_comes_to_it() -> None:
+def test_a_warmup_in_steps_equals_the_same_warmup_as_a_share() -> None:
     """Runs from before recipes stated shares have numbers of steps."""
     share = config_of("text-lstm")
     steps = config_of("text-lstm", ["training.schedule.warmup=100"])

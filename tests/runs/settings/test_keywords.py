@@ -1,4 +1,4 @@
-"""Settings as Python writes them, and errors in the words of a call."""
+"""Settings as keyword arguments in Python, and error messages in the same notation."""
 
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def test_strings_dicts_and_keywords_are_the_same_settings() -> None:
     assert config_of("text-lstm", settings_of([], nested)) == written
 
 
-def test_a_parts_own_options_follow_the_part_whatever_their_order() -> None:
+def test_options_of_a_part_follow_the_part_in_any_order() -> None:
     assert settings_of([], {"model__cell__nonlinearity": "relu", "model__cell": "elman"})[0] == 'model.cell="elman"'
 
 
@@ -38,13 +38,13 @@ def test_paths_tuples_and_none_are_values() -> None:
     assert settings_of([], keywords) == ['data.train="a.txt"', 'model.layers=["lstm", "gru"]', "data.corpus=null"]
 
 
-def test_a_map_of_labels_is_one_value_whatever_its_names_are() -> None:
+def test_a_label_map_is_one_value_with_any_names() -> None:
     expected = ['data.label_map={"other thing": null, "v1.2": "x=y"}']
     names = {"other thing": None, "v1.2": "x=y"}
     assert settings_of([], {"data__label_map": names}) == settings_of([], {"data": {"label_map": names}}) == expected
 
 
-def test_a_keyword_is_compared_with_the_functions_arguments_first() -> None:
+def test_an_unknown_keyword_suggests_arguments_of_the_function_first() -> None:
     for wrong, meant in {"overwite": "overwrite", "callback": "callbacks"}.items():
         with pytest.raises(
             UserError, match=f"^unknown keyword '{wrong}'; did you mean {meant}\\? a setting is section__field=value"
@@ -54,12 +54,12 @@ def test_a_keyword_is_compared_with_the_functions_arguments_first() -> None:
         clew.fit(nn.Linear(1, 1), DataLoader([1]), "fit", steps=1, overwite=True, quiet=True)  # type: ignore[call-arg, arg-type]
 
 
-def test_of_texts_the_last_holds_as_on_the_command_line() -> None:
-    given = ["seed=1", "model.cell=gru", "seed=2"]
-    assert config_of("text-lstm", settings_of(given, {})) == config_of("text-lstm", given)
+def test_the_last_of_several_strings_wins() -> None:
+    assignments = ["seed=1", "model.cell=gru", "seed=2"]
+    assert config_of("text-lstm", settings_of(assignments, {})) == config_of("text-lstm", assignments)
 
 
-def test_a_text_stays_a_text() -> None:
+def test_a_string_is_not_converted_to_a_number() -> None:
     """`"1e-3"` is no number here, as `1e-3` is on the command line."""
     with pytest.raises(UserError, match="training__learning_rate takes a number, not '1e-3'"), python_errors():
         config_of("text-lstm", settings_of([], {"training__learning_rate": "1e-3"}))
@@ -99,7 +99,7 @@ def test_a_text_stays_a_text() -> None:
         ([3], {}, "a setting is a text such as 'training.steps=500', or a keyword such as training__steps=500, not 3"),
     ],
 )
-def test_mistakes_are_told(assignments: list[Any], keywords: dict[str, Any], sentence: str) -> None:
+def test_mistakes_are_reported(assignments: list[Any], keywords: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError) as caught:
         settings_of(assignments, keywords)
     assert str(caught.value).startswith(sentence) and len(str(caught.value)) <= 400
@@ -133,11 +133,11 @@ def test_mistakes_are_told(assignments: list[Any], keywords: dict[str, Any], sen
         ),
     ],
 )
-def test_a_sentence_of_the_command_line_is_told_in_python(sentence: str, expected: str) -> None:
+def test_messages_of_the_command_line_are_translated_to_python(sentence: str, expected: str) -> None:
     assert in_python(sentence) == expected
 
 
-def test_the_settings_of_a_fit_have_no_section() -> None:
+def test_settings_of_fit_have_no_section() -> None:
     assert (
         in_python("lower training.learning_rate or set training.clip_norm", "training")
         == "lower learning_rate or set clip_norm"

@@ -18,7 +18,7 @@ def test_a_family_resets_the_model_section_and_nothing_else() -> None:
     assert same.model == config_of("shakespeare-gpt").model
 
 
-def test_another_task_does_not_draw_examples_as_the_recipe_does(tmp_path: Path) -> None:
+def test_another_task_resets_the_batching_of_the_recipe(tmp_path: Path) -> None:
     assert config_of("text-lstm").training.batching == "streams"
     config = config_of("text-lstm", ["task=classification", "data.train=x.csv"])
     assert config.training.batching == "windows" and config.training.length == config_of("text-lstm").training.length
@@ -27,11 +27,11 @@ def test_another_task_does_not_draw_examples_as_the_recipe_does(tmp_path: Path) 
     assert config_of(str(file), ["task=classification"]).training.batching == "streams"
 
 
-def test_an_empty_section_says_nothing() -> None:
+def test_an_empty_section_changes_nothing() -> None:
     assert config_of("text-lstm", ["task={}", "model={}", "training={}"]) == config_of("text-lstm")
 
 
-def test_an_option_keeps_the_others_of_its_part() -> None:
+def test_an_option_keeps_the_other_options_of_its_part() -> None:
     config = config_of("text-lstm", ["training.schedule.floor=0.5"])
     assert config.training.schedule == {"name": "cosine", "warmup": 0.05, "floor": 0.5}
 
@@ -40,7 +40,7 @@ def test_later_settings_win() -> None:
     assert config_of("text-lstm", ["seed=2", "seed=3"]).seed == 3
 
 
-def test_a_yaml_file_is_laid_over_the_recipe_it_names(tmp_path: Path) -> None:
+def test_a_yaml_file_overrides_the_recipe_it_names(tmp_path: Path) -> None:
     text = (
         "recipe: shakespeare-gpt\nseed: 7\nmodel:\n  dim: 64\ntask: {name: language_model, tied: "
         "false}\ntraining: {schedule: {name: linear}}\n"
@@ -51,20 +51,24 @@ def test_a_yaml_file_is_laid_over_the_recipe_it_names(tmp_path: Path) -> None:
     assert (config.task.tied, config.task.bias) == (False, False), "the recipe's own bias stays"
 
 
-def test_a_family_in_a_yaml_file_resets_the_section_wherever_it_stands(tmp_path: Path) -> None:
+def test_a_family_in_a_yaml_file_resets_the_section_in_any_order(tmp_path: Path) -> None:
     text = "recipe: shakespeare-gpt\nmodel:\n  dim: 64\n  family: llama\n"
     assert config_of(yaml_file(tmp_path, text)).model.model_dump()["num_kv_heads"] is None
     assert config_of(yaml_file(tmp_path, text)).model.dim == 64
 
 
 @pytest.mark.parametrize("line", ["model: 5", "model: [gpt]", "task: null"])
-def test_a_family_set_over_a_section_that_is_none_resets_it(tmp_path: Path, line: str) -> None:
+def test_a_family_replaces_an_invalid_section(tmp_path: Path, line: str) -> None:
     path = yaml_file(tmp_path, f"recipe: text-lstm\n{line}\n")
-    section, given = ("model", "model.family=gpt") if line.startswith("model") else ("task", "task.name=language_model")
-    assert getattr(config_of(path, [given]), section) == getattr(config_of("text-lstm", ["model.family=gpt"]), section)
+    section, assignment = (
+        ("model", "model.family=gpt") if line.startswith("model") else ("task", "task.name=language_model")
+    )
+    assert getattr(config_of(path, [assignment]), section) == getattr(
+        config_of("text-lstm", ["model.family=gpt"]), section
+    )
 
 
-def test_overriding_leaves_the_settings_given_alone() -> None:
+def test_overriding_does_not_modify_its_argument() -> None:
     settings = {"model": {"family": "gpt", "dim": 3}}
     assert override(settings, ["model.dim=4"]) == {"model": {"family": "gpt", "dim": 4}}
     assert settings == {"model": {"family": "gpt", "dim": 3}}
@@ -79,7 +83,7 @@ def test_a_task_resets_its_own_section_and_the_data() -> None:
     assert again.data == TaggedData(valid_fraction=0.3) and again.task == TASKS["tagging"].config()
 
 
-def test_a_task_keeps_what_a_yaml_file_gives_any_task_to_read(tmp_path: Path) -> None:
+def test_a_task_keeps_the_shared_data_fields_of_a_yaml_file(tmp_path: Path) -> None:
     text = "recipe: classify\ndata:\n  train: mine.conll\n  valid_fraction: 0.2\n  label: queue\n"
     config = config_of(yaml_file(tmp_path, text), ["task=tagging"])
     assert config.data == TaggedData(train="mine.conll", valid_fraction=0.2)
@@ -87,11 +91,11 @@ def test_a_task_keeps_what_a_yaml_file_gives_any_task_to_read(tmp_path: Path) ->
     assert named.data == TaggedData(train="mine.conll") and named.task == TASKS["tagging"].config()
 
 
-def test_a_new_name_of_the_task_keeps_the_data_that_both_read() -> None:
+def test_another_task_name_keeps_the_shared_data_fields() -> None:
     config = config_of("sentiment-lstm", ["task.name=tagging"])
     assert config.data == TaggedData(corpus="sentiment-sample") and config.task == TASKS["tagging"].config()
 
 
-def test_a_task_that_is_none_is_told() -> None:
+def test_an_unknown_task_is_rejected() -> None:
     with pytest.raises(UserError, match="unknown task 'taging'; did you mean 'tagging'?"):
         config_of("classify", ["task=taging"])

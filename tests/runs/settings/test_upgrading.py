@@ -1,5 +1,4 @@
-"""Configs of earlier formats are read as those of this one, each word with the meaning that it had; what is read stays
-as it is."""
+"""Configs of earlier formats are read in the current format with their original meaning; the files are not changed."""
 
 import json
 from pathlib import Path
@@ -20,7 +19,7 @@ from clew.text.train import train_word
 from clew.training.checkpoints import current_facts
 
 SET = {"size": 7, "words": "form", "tags": 4, "label": "queue", "turns": 2, "directions": ["de-en"], "limit": 3}
-"""Fields that some kinds read and others never did."""
+"""Fields that only some kinds of data read."""
 RECIPES = (
     "text-lstm",
     "text-elmo",
@@ -36,7 +35,7 @@ RECIPES = (
 
 
 def old_settings(recipe: str, **data: Any) -> dict[str, Any]:
-    """A recipe's settings as format 1 had them."""
+    """A recipe's settings as format 1 stored them."""
     settings = config_of(recipe).model_dump(mode="json")
     defaults: dict[str, Any] = dict.fromkeys(DATA_1)
     return {
@@ -54,7 +53,7 @@ def old_settings(recipe: str, **data: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_a_config_of_format_1_has_what_its_task_reads(recipe: str) -> None:
+def test_a_config_of_format_1_keeps_the_fields_its_task_reads(recipe: str) -> None:
     config = config_of(recipe)
     fields = type(config.data).model_fields
     assert upgraded(old_settings(recipe)) == config.model_dump(mode="json")
@@ -66,13 +65,13 @@ def test_every_field_of_format_1_is_still_read_by_some_task() -> None:
     assert {name for entry in TASKS.values() for name in entry.section.model_fields} >= DATA_1
 
 
-def test_what_was_never_a_field_is_refused_as_ever(tmp_path: Path) -> None:
+def test_unknown_fields_of_an_old_config_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"format": 1, **old_settings("tag", wrods=1)}))
     with pytest.raises(UserError, match="config.json: unknown field 'wrods' of data; did you mean 'words'?"):
         read_config(tmp_path)
 
 
-def test_reading_an_old_config_leaves_its_file_alone(tmp_path: Path) -> None:
+def test_reading_an_old_config_does_not_change_its_file(tmp_path: Path) -> None:
     content = {"format": 1, **old_settings("tag"), "files": {}}
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**content, "sha256": json_hash(content)}))
@@ -83,21 +82,21 @@ def test_reading_an_old_config_leaves_its_file_alone(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["format"] == FORMAT and read_config(tmp_path) == config_of("tag")
 
 
-def test_a_config_of_this_format_has_no_field_of_another_kind(tmp_path: Path) -> None:
+def test_a_current_config_with_fields_of_another_kind_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"format": FORMAT, **old_settings("tag")}))
     with pytest.raises(UserError, match="of data; it is read by the task"):
         read_config(tmp_path)
 
 
-def test_a_run_that_another_keeps_is_upgraded_when_it_is_asked_and_hashed_as_it_was_kept() -> None:
-    kept = BorrowedBody(old_settings("text-elmo"), train_word(["a b"]), "elmo", "hash")
-    again = BorrowedBody.from_json(kept.to_json())
-    assert again.config == config_of("text-elmo")
-    assert again.hash == kept.hash and json.loads(again.to_json())["config"] == old_settings("text-elmo")
+def test_a_borrowed_body_is_upgraded_but_keeps_its_stored_hash() -> None:
+    stored = BorrowedBody(old_settings("text-elmo"), train_word(["a b"]), "elmo", "hash")
+    loaded = BorrowedBody.from_json(stored.to_json())
+    assert loaded.config == config_of("text-elmo")
+    assert loaded.hash == stored.hash and json.loads(loaded.to_json())["config"] == old_settings("text-elmo")
 
 
 def old_config(folder: Path, recipe: str, format: int, **sections: Any) -> Path:
-    """A run's folder with a config of an earlier format, without the fields that came later."""
+    """Write a run's folder with a config of an earlier format, without later fields."""
     settings = config_of(recipe).model_dump(mode="json")
     settings["task"] = {name: value for name, value in settings["task"].items() if name not in TASK_2}
     for name, fields in sections.items():
@@ -108,7 +107,7 @@ def old_config(folder: Path, recipe: str, format: int, **sections: Any) -> Path:
 
 
 @pytest.mark.parametrize("format", [1, 2])
-def test_the_sum_of_an_earlier_run_goes_on_having_the_embedding_in_it(tmp_path: Path, format: int) -> None:
+def test_the_sum_of_an_earlier_run_still_includes_the_embedding(tmp_path: Path, format: int) -> None:
     assert (
         read_config(old_config(tmp_path, "tag", format, embedding={"mix": "sum"})).embedding.mix == "sum_with_embedding"
     )
@@ -117,7 +116,7 @@ def test_the_sum_of_an_earlier_run_goes_on_having_the_embedding_in_it(tmp_path: 
 
 
 @pytest.mark.parametrize("format", [1, 2])
-def test_an_earlier_run_goes_on_drawing_pairs_as_it_did(tmp_path: Path, format: int) -> None:
+def test_an_earlier_run_keeps_its_sentence_pairing(tmp_path: Path, format: int) -> None:
     assert read_config(old_config(tmp_path, "text-bert", format)).task.pairing == "released"  # type: ignore[attr-defined]
     assert config_of("text-bert").task.pairing == "half"  # type: ignore[attr-defined]
 
@@ -149,7 +148,7 @@ LEARNED = {"name": "content", "learned": True}
         ),
     ],
 )
-def test_an_earlier_run_keeps_the_slopes_and_the_learnt_sharpness_it_was_trained_with(
+def test_an_earlier_run_keeps_its_slopes_and_learnt_sharpness(
     model: dict[str, Any], upgraded_model: dict[str, Any]
 ) -> None:
     for format in (1, 2):
@@ -158,7 +157,7 @@ def test_an_earlier_run_keeps_the_slopes_and_the_learnt_sharpness_it_was_trained
     assert upgraded(upgraded({"model": model}, 2), 2) == upgraded({"model": model}, 2)
 
 
-def test_a_body_that_a_run_of_before_keeps_has_its_slopes_and_its_hash() -> None:
+def test_a_body_borrowed_earlier_keeps_its_slopes_and_hash() -> None:
     settings = config_of("text-gpt", ["model.num_heads=6", "model.dim=12", "model.position=alibi"]).model_dump(
         mode="json"
     )
@@ -168,7 +167,7 @@ def test_a_body_that_a_run_of_before_keeps_has_its_slopes_and_its_hash() -> None
     assert "format" not in json.loads(before.to_json()) and before.hash != now.hash
 
 
-def test_a_checkpoint_of_before_is_held_against_what_its_settings_meant() -> None:
+def test_settings_of_an_earlier_checkpoint_are_upgraded_before_comparison() -> None:
     facts = {
         "parameters": 7,
         "settings": {"family": "gpt", "num_heads": 6, "position": "alibi"},
@@ -180,7 +179,7 @@ def test_a_checkpoint_of_before_is_held_against_what_its_settings_meant() -> Non
 
 
 @pytest.mark.parametrize("words", [(), ("model.num_heads=3", "model.position=alibi")])
-def test_an_earlier_run_goes_on_by_the_command_that_began_it(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_an_earlier_run_is_resumed_by_its_original_command(tmp_path: Path, words: tuple[str, ...]) -> None:
     folder = old_config(tmp_path / "run", "text-gpt", 2, model={"num_heads": 3, "dim": 12, "position": "alibi"})
     (folder / "metrics.jsonl").write_text("")
     _, config = resumed("text-gpt", words, config_of("text-gpt"), folder)
@@ -189,7 +188,7 @@ def test_an_earlier_run_goes_on_by_the_command_that_began_it(tmp_path: Path, wor
         resumed("text-gpt", ["model.position=learned"], config_of("text-gpt"), folder)
 
 
-def test_a_run_that_drew_pairs_otherwise_is_found_by_its_settings_and_keeps_drawing_them_so(
+def test_an_earlier_run_is_found_by_its_settings_and_keeps_its_pairing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -197,7 +196,7 @@ def test_a_run_that_drew_pairs_otherwise_is_found_by_its_settings_and_keeps_draw
     folder = old_config(Path("runs/text-bert"), "text-bert", 2, model={"num_layers": 3})
     (folder / "metrics.jsonl").write_text("")
     words = ["model.num_layers=3"]
-    found, config = resumed("text-bert", words, config_of("text-bert", words), None)
-    assert found == folder and config.task.pairing == "released"  # type: ignore[attr-defined]
+    resumed_folder, config = resumed("text-bert", words, config_of("text-bert", words), None)
+    assert resumed_folder == folder and config.task.pairing == "released"  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="these changed: task.pairing: 'released' -> 'half'"):
         resumed("text-bert", ["task.pairing=half"], config_of("text-bert"), folder)

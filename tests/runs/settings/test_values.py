@@ -48,16 +48,16 @@ def refusal(folder: Path, text: str | bytes) -> str:
         (b"# caf\xe9", ": this is not valid YAML: byte 0xe9 at offset 23 is not UTF-8"),
     ],
 )
-def test_a_file_with_more_than_plain_values_is_refused(tmp_path: Path, text: str | bytes, sentence: str) -> None:
+def test_yaml_with_more_than_plain_values_is_rejected(tmp_path: Path, text: str | bytes, sentence: str) -> None:
     assert refusal(tmp_path, text).startswith(sentence)
 
 
-def test_a_folder_called_a_yaml_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_instead_of_a_yaml_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Is a directory; give a readable YAML file"):
         read_yaml(tmp_path)
 
 
-def test_plain_yaml_is_read_as_json_would_say_it(tmp_path: Path) -> None:
+def test_plain_yaml_gives_json_values(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(
         "recipe: x\nrate: 1e-3\nwide: -2E5\nday: 2020-01-01\n<<: 3\nlist: [yes, null, 0x10, .5]\n", encoding="utf-8-sig"
@@ -72,7 +72,7 @@ def test_plain_yaml_is_read_as_json_would_say_it(tmp_path: Path) -> None:
     }
 
 
-def test_the_loader_of_others_is_left_as_it_was() -> None:
+def test_the_default_yaml_loader_is_unchanged() -> None:
     assert yaml.safe_load("{a: &x [1], b: *x, day: 1e-3}") == {"a": [1], "b": [1], "day": "1e-3"}
 
 
@@ -98,13 +98,13 @@ def test_the_loader_of_others_is_left_as_it_was() -> None:
         ),
     ],
 )
-def test_a_value_that_no_setting_takes_is_one_short_sentence(text: str, sentence: str) -> None:
+def test_values_that_no_setting_takes_are_rejected_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(UserError) as error:
         parse_value(text)
     assert sentence in str(error.value) and len(str(error.value)) < 400
 
 
-def test_a_name_of_too_many_parts_is_no_setting() -> None:
+def test_a_name_with_too_many_parts_is_not_a_setting() -> None:
     assert parse_assignment("a.b.c=1") == (["a", "b", "c"], 1)
     with pytest.raises(
         UserError, match="a setting is section.field=value, such as training.steps=500, not 'model.model"
