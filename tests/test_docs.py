@@ -10,6 +10,7 @@ import torch
 
 from clew.cli.main import main, verb_parser
 from clew.cli.verbs import find_verb
+from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import read_assignments, read_options
 from clew.layers.cells import CELLS
 from clew.layers.positions import sinusoids
@@ -23,6 +24,7 @@ from tests.runs.pretrained import save_pretrained
 ROOT = Path(__file__).parents[1]
 COURSE = (ROOT / "docs" / "course.md").read_text(encoding="utf-8")
 LINEAGE = (ROOT / "docs" / "lineage.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_cell_of_contributing_passes_the_laws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,14 +62,68 @@ def test_a_class_that_the_lineage_names_is_in_its_file(file: str, name: str) -> 
 
 
 def test_the_tree_of_the_readme_has_every_package() -> None:
-    tree = (ROOT / "README.md").read_text(encoding="utf-8").partition("```\nclew/\n")[2].partition("```")[0]
+    tree = README.partition("```\nclew/\n")[2].partition("```")[0]
     listed = set(re.findall(r"^  (\w+)/", tree, re.MULTILINE))
     assert listed == {path.parent.name for path in (ROOT / "clew").glob("*/__init__.py")}
 
 
-def test_every_recipe_that_the_lineage_names_is_one() -> None:
-    named = set(re.findall(r"`((?:shakespeare|ptb|text|tatoeba|multi30k|craft|wsj)-[\w-]+)`", LINEAGE))
-    assert named <= set(RECIPES)
+def cells(text: str, column: int) -> list[str]:
+    """A column of the tables of a text, without headers."""
+    rows = [re.split(r" \|(?: |$)", line.removeprefix("| ")) for line in text.splitlines() if line.startswith("| ")]
+    return [row[column] for row in rows if row[column] not in ("recipe", "recipe or command")]
+
+
+def recipes_in(cell: str) -> list[str]:
+    """Everything in backticks that is not a command, an option, a setting or Python, and so is the name of a recipe; an
+    ending such as `-large` after a name is a name too."""
+    names: list[str] = []
+    for text in re.findall(r"`([^`]+)`", cell):
+        if re.match(r"-\w", text) and names:
+            ways = [names[-1] + text, names[-1].rpartition("-")[0] + text]
+            names.append(next((way for way in ways if way in RECIPES), ways[0]))
+        elif not re.match(r"clew[ .]|python |--|[\w.]+=", text):
+            names.append(text.split(" ")[0])
+    return names
+
+
+NAMED = {
+    "lineage": recipes_in(" ".join(cells(LINEAGE, 2))) + re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", LINEAGE),
+    "readme": recipes_in(" ".join(cells(README.partition("## Results")[2].partition("\n## ")[0], 0))),
+}
+
+
+@pytest.mark.parametrize("file, least", [("lineage", 100), ("readme", 20)])
+def test_every_recipe_that_a_table_names_is_one(file: str, least: int) -> None:
+    assert len(NAMED[file]) > least
+    assert [name for name in NAMED[file] if name not in RECIPES] == []
+
+
+def test_a_name_that_is_no_recipe_is_found() -> None:
+    cell = "`copy`, `ptb-lstm-small`, `-large`, `sst-tree-lstm`, `-binary`; `clew train x`, `model.dim=2`, `gpt5`"
+    names = ["copy", "ptb-lstm-small", "ptb-lstm-large", "sst-tree-lstm", "sst-tree-lstm-binary", "gpt5"]
+    assert recipes_in(cell) == names and set(names) - set(RECIPES) == {"gpt5"}
+
+
+def commands_in(line: str) -> list[str]:
+    """The commands of a line; an option that stands alone is one of the command before it."""
+    commands: list[str] = []
+    for text in re.findall(r"`(clew \w[^`]*|--[^`]+)`", line):
+        if text.startswith("--"):
+            commands.append(f"{commands[-1]} {text}{'' if ' ' in text else ' 1'}")
+        else:
+            commands.append(text.removeprefix("clew "))
+    return commands
+
+
+@pytest.mark.parametrize("command", sorted({each for line in LINEAGE.splitlines() for each in commands_in(line)}))
+def test_a_command_of_the_lineage_is_one(command: str) -> None:
+    call = find_verb(shlex.split(command))
+    assert call is not None
+    options = verb_parser(call.verb).parse_intermixed_args(call.words)
+    if call.verb == "tour":
+        assert set(options.only) <= set(EXPERIMENTS)
+    if call.verb == "look":
+        assert call.words[0] in {*INSTRUMENTS, "NAME"}
 
 
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"`clew (\w+ [^`]+)`", COURSE))))
