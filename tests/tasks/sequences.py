@@ -1,4 +1,4 @@
-"""Tasks from source to target over encoder-decoders of every kind, small; and pairs of unequal lengths."""
+"""Small sequence-to-sequence tasks with encoder-decoders of every kind, and pairs of unequal lengths."""
 
 from typing import Any
 
@@ -27,13 +27,13 @@ EVERY: dict[str, dict[str, Any]] = {
     **{f"score-{score}": {**WAYS["luong"], "score": score} for score in SCORES},
     **{f"before-{score}": {**WAYS["bahdanau"], "score": score} for score in SCORES},
 }
-"""Every kind of body, and every score on either side of the cell."""
+"""Every kind of body, with every score both before and after the cell."""
 
 
 def sequence_task(
     way: str, *, joint: bool = False, config: SequenceConfig | None = None, **options: Any
 ) -> SequenceToSequence:
-    """In float64, with weights large enough for what it writes to depend on what it reads."""
+    """A task in float64, with weights large enough that its output depends on its source."""
     torch.manual_seed(1)
     settings = {**EVERY[way], **options}
     sources, targets = [pair.source for pair in PAIRS], [pair.target for pair in PAIRS]
@@ -49,8 +49,8 @@ def sequence_task(
 
 
 def sharp(task: SequenceToSequence) -> SequenceToSequence:
-    """The same in evaluation, its output layer of its own made strong: distributions far from uniform, and slow to
-    end."""
+    """The task in evaluation mode, with its untied output layer scaled up: its distributions are far from uniform,
+    and it ends late."""
     assert task.output_weight is not None and task.output_bias is not None
     with torch.no_grad():
         task.output_weight.mul_(4.0)
@@ -64,7 +64,7 @@ def batch_of(task: SequenceToSequence, pairs: list[Pair] = PAIRS) -> SequenceBat
 
 
 def one_by_one(task: SequenceToSequence, pair: Pair) -> torch.Tensor:
-    """log p (length, vocabulary) of every target and the end, the sentence alone and a token at a time."""
+    """log p (length, vocabulary) of every target token and the end, for one sentence, token by token."""
     [sides] = task.encode([pair])
     body: Any = task.body
     state = body.initial_state(1, body.encode(torch.tensor([sides.source])))

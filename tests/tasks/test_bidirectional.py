@@ -29,7 +29,7 @@ def model(dim=6, **options):
 
 
 def lines(task):
-    """Each line between two ends."""
+    """A batch of lines, each between two end tokens."""
     return task.collate([[TOKENIZER.end, *task.encode(line + "\n")] for line in LINES])
 
 
@@ -54,27 +54,30 @@ def test_the_loss_is_the_mean_of_two_language_models(tied):
     assert (ahead.sum() + back.sum()).item() == pytest.approx(-2 * expected.item(), rel=1e-5)
 
 
-def test_no_direction_sees_the_word_that_it_predicts():
-    """Of the word at 3, the one reader has seen nothing at 0, 1 and 2, from which it predicts 1, 2 and 3; the other
-    nothing at 4 and on."""
+def test_no_direction_reads_the_word_that_it_predicts():
+    """The forward reader at 0, 1 and 2, which predicts 1, 2 and 3, does not depend on the word at 3; nor does the
+    backward reader from 4 on."""
     task = randomise(model())
     rows = torch.tensor([[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 8, 5, 6, 7]])
-    found = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
-    assert (found.nexts.tolist(), found.previous.tolist()) == (rows[:, 1:].tolist(), rows[:, :-1].tolist())
-    assert (found.ahead[0] != found.ahead[1]).any(-1).tolist() == [False, False, False, True, True, True]
-    assert (found.back[0] != found.back[1]).any(-1).tolist() == [True, True, True, False, False, False]
+    directions = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
+    assert (directions.nexts.tolist(), directions.previous.tolist()) == (rows[:, 1:].tolist(), rows[:, :-1].tolist())
+    assert (directions.ahead[0] != directions.ahead[1]).any(-1).tolist() == [False, False, False, True, True, True]
+    assert (directions.back[0] != directions.back[1]).any(-1).tolist() == [True, True, True, False, False, False]
 
 
-def test_words_that_are_too_rare_to_be_predicted_are_read_all_the_same():
-    """Ids from 4 on are predicted as <unk>, which is 0, and what is read tells them apart."""
+def test_words_too_rare_to_be_predicted_are_still_read():
+    """Ids from 4 on are predicted as <unk>, which is 0, but distinguished as inputs."""
     task, whole = randomise(model(predicted=4)).eval(), model()
     rows = torch.tensor([[1, 2, 5, 3], [1, 2, 6, 3]])
-    found = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
-    assert found.nexts.tolist() == [[2, 0, 3], [2, 0, 3]] and found.previous.tolist() == [[1, 2, 0], [1, 2, 0]]
-    assert not torch.equal(found.ahead[0, 2], found.ahead[1, 2])
+    directions = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
+    assert directions.nexts.tolist() == [[2, 0, 3], [2, 0, 3]] and directions.previous.tolist() == [
+        [1, 2, 0],
+        [1, 2, 0],
+    ]
+    assert not torch.equal(directions.ahead[0, 2], directions.ahead[1, 2])
     torch.manual_seed(0)
-    drawn = torch.stack([task.train().read(TokenBatch(rows[:1, :-1], rows[:1, 1:])).ahead[0, 2] for _ in range(40)])
-    assert len(drawn.unique(dim=0)) == 2  # read as it is, or as <unk>
+    samples = torch.stack([task.train().read(TokenBatch(rows[:1, :-1], rows[:1, 1:])).ahead[0, 2] for _ in range(40)])
+    assert len(samples.unique(dim=0)) == 2  # read as it is, or as <unk>
     assert task.weight.shape == (4, 6) and task.named(rows.numpy()).tolist() == [[1, 2, 0, 3], [1, 2, 0, 3]]
     assert whole.named(rows) is rows
     with pytest.raises(
@@ -84,17 +87,17 @@ def test_words_that_are_too_rare_to_be_predicted_are_read_all_the_same():
         BidirectionalLanguageModel(whole.body, train_character(["one day"]), config)
 
 
-def test_what_stands_on_padding_changes_nothing():
+def test_tokens_on_padding_change_nothing():
     task = randomise(model())
     batch = lines(task)
-    other = batch._replace(
+    padded = batch._replace(
         targets=batch.targets.masked_fill(~batch.mask, 3), tokens=batch.tokens.masked_fill(~batch.mask, 5)
     )
-    torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
+    torch.testing.assert_close(task(padded)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
 
 
 @pytest.mark.slow
-def test_eight_sentences_are_learnt_by_heart_from_both_sides():
+def test_eight_sentences_are_memorised_in_both_directions():
     task = model(dim=24)
     batch = lines(task)
     terms, _ = task(batch)
@@ -115,16 +118,16 @@ def test_eight_sentences_are_learnt_by_heart_from_both_sides():
         )
     )
     ahead, back = task.predict(batch)
-    known = batch.mask.clone()
-    known[:, 0] = False  # which line it is shows after its first word
-    assert float(ahead.detach()[known].exp().min()) > 0.4  # "old" is followed by two words
+    predictable = batch.mask.clone()
+    predictable[:, 0] = False  # the first word identifies the line
+    assert float(ahead.detach()[predictable].exp().min()) > 0.4  # "old" is followed by two words
     last = batch.mask.sum(1) - 1
-    known = batch.mask.clone()
-    known[torch.arange(len(LINES)), last] = False
-    assert float(back.detach()[known].exp().min()) > 0.9
+    predictable = batch.mask.clone()
+    predictable[torch.arange(len(LINES)), last] = False
+    assert float(back.detach()[predictable].exp().min()) > 0.9
 
 
-def test_documents_in_a_row_and_widths_that_differ_are_refused():
+def test_packed_documents_and_mismatched_widths_are_rejected():
     task = model()
     rows = torch.tensor([[1, 2, 3]])
     with pytest.raises(UserError, match="reads one document per row; pass a mask that is True at real tokens"):

@@ -1,5 +1,4 @@
-"""A label for every cell: the loss is that of a loop, padding does not show, and the command line writes label
-pictures."""
+"""A label for every cell: the loss equals a loop, padding has no effect, and the command line writes label pictures."""
 
 import json
 from pathlib import Path
@@ -38,7 +37,7 @@ def labeller(directions=4, labels=NAMES, size=4, **model):
 
 
 @pytest.mark.parametrize("directions", [1, 2, 4])
-def test_the_loss_is_the_sum_over_cells_of_each_picture_read_alone(directions):
+def test_the_loss_is_the_sum_over_cells_of_each_single_picture(directions):
     task = labeller(directions)
     batch = task.collate(task.encode(EXAMPLES))
     term = task(batch)[0]["loss"]
@@ -53,42 +52,44 @@ def test_the_loss_is_the_sum_over_cells_of_each_picture_read_alone(directions):
     assert np.allclose(np.array(task.row_losses(batch)).sum(0), [expected, count])
 
 
-def test_one_direction_sees_no_cell_below_and_four_see_all():
-    seen = {}
+def test_one_direction_depends_on_no_later_cell_and_four_on_all():
+    num_changed = {}
     for directions in (1, 4):
         task = labeller(directions)
         batch = task.collate(task.encode(EXAMPLES[:1]))
         pixels = batch.inputs.pixels.clone()
-        pixels[:, -1, -1] = 255 - pixels[:, -1, -1]  # of the last cell
+        pixels[:, -1, -1] = 255 - pixels[:, -1, -1]  # the last cell
         changed = batch._replace(inputs=batch.inputs._replace(pixels=pixels))
         differs = (task.logits(batch) - task.logits(changed)).abs().amax(-1)[0] > 0
-        seen[directions] = int(differs.sum())
-    assert seen == {1: 1, 4: 64}
+        num_changed[directions] = int(differs.sum())
+    assert num_changed == {1: 1, 4: 64}
 
 
-def test_measures_are_those_of_a_loop_and_a_label_that_was_not_learnt_counts_as_wrong():
+def test_measures_equal_a_loop_and_unknown_labels_count_as_wrong():
     task = labeller(labels=NAMES[:4])
     predictions = task.predict(task.collate(task.encode(EXAMPLES)))
     names = [
         NAMES[level] for example in EXAMPLES for level in np.ravel(most_frequent(example.pixels.levels().tolist(), 4))
     ]
-    gold, told = [task.labels.find(name) for name in names], [id for row in predictions for id in row]
+    gold, predicted = [task.labels.find(name) for name in names], [id for row in predictions for id in row]
     measured = task.measure(EXAMPLES, predictions).values
-    by_label = iou(gold, told, 4)
-    assert measured["accuracy"] == pytest.approx(100 * sum(a == b for a, b in zip(gold, told, strict=True)) / len(gold))
+    by_label = iou(gold, predicted, 4)
+    assert measured["accuracy"] == pytest.approx(
+        100 * sum(a == b for a, b in zip(gold, predicted, strict=True)) / len(gold)
+    )
     assert measured["iou"] == pytest.approx(100 * sum(by_label.values()) / len(by_label))
 
 
-def test_ignored_cells_are_in_no_measure_and_no_loss():
+def test_ignored_cells_are_excluded_from_measures_and_loss():
     task = labeller()
     ignoring = [EXAMPLES[0]._replace(ignored=0)]
     batch = task.collate(task.encode(ignoring))
-    things = int((task.gold(EXAMPLES[0]) > 0).sum())
-    assert 0 < int(task.counts(batch)["loss"]) <= 64 and things <= int(task.counts(batch)["loss"]) < 64
+    num_things = int((task.gold(EXAMPLES[0]) > 0).sum())
+    assert 0 < int(task.counts(batch)["loss"]) <= 64 and num_things <= int(task.counts(batch)["loss"]) < 64
     assert task.right_cells(ignoring, task.predict(batch))[0][1] == int(task.counts(batch)["loss"])
 
 
-def test_mistakes_have_their_sentences():
+def test_invalid_data_and_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError, match="model.block merges several cells into one, and each cell needs a label; set model.block=1"
     ):
@@ -105,7 +106,7 @@ def test_mistakes_have_their_sentences():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Left halves are dark, right ones bright, with the labels 0 and 1; sizes differ."""
+    """A trained run on pictures with a dark left half, labelled 0, and a bright right half, labelled 1; sizes vary."""
     folder = tmp_path_factory.mktemp("halves")
     draw = np.random.default_rng(1)
     for name in ("pictures", "labels"):
@@ -135,7 +136,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_command_writes_a_line_a_row_of_cells_and_a_picture_of_their_numbers(
+def test_the_command_writes_a_line_per_row_of_cells_and_a_label_picture(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = str(run / "pictures" / "0.png")
@@ -155,7 +156,9 @@ def test_a_picture_is_not_overwritten_by_its_labels(run: Path, capsys: pytest.Ca
     assert "which would be overwritten; name another" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_made_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_created_is_rejected(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").touch()
     file = str(run / "pictures" / "0.png")
     assert main(["predict", str(run / "run"), file, "--label-pictures", str(tmp_path / "file")]) == 2
@@ -164,10 +167,10 @@ def test_a_folder_that_cannot_be_made_is_refused(run: Path, tmp_path: Path, caps
     )
 
 
-def test_an_evaluation_lists_the_worst_pictures_by_their_share_of_right_cells(
+def test_an_evaluation_lists_the_pictures_with_the_fewest_correct_cells(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The labels of this part are those of the other side."""
+    """In this part the two labels are swapped."""
     (run / "other").mkdir(exist_ok=True)
     for path in (run / "labels").glob("*.png"):
         Image.fromarray(1 - np.asarray(Image.open(path))).save(run / "other" / path.name)

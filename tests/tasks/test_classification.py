@@ -64,28 +64,28 @@ def classifier(
     return build_classifier(body, vocabularies, config)
 
 
-def told(task: Classifier, examples: list[Labelled]) -> list[dict[str, Any]]:
+def predict(task: Classifier, examples: list[Labelled]) -> list[dict[str, Any]]:
     return task.predict(task.collate(task.encode(examples)))
 
 
 @pytest.mark.parametrize("pooling", ["max", "mean", "last", "attention", "first"])
-def test_eight_texts_are_learnt_by_heart(pooling: str) -> None:
+def test_eight_texts_are_memorised(pooling: str) -> None:
     task = classifier(pooling=pooling)
     learn(task, EXAMPLES, 80)
-    found = told(task, EXAMPLES)
-    assert [answer["labels"] for answer in found] == [[label] for label in LABELS]
-    assert task.measure(EXAMPLES, found).values["accuracy"] == 100
-    assert task.sentence_scores(EXAMPLES, found) == [100] * 8
+    predictions = predict(task, EXAMPLES)
+    assert [answer["labels"] for answer in predictions] == [[label] for label in LABELS]
+    assert task.measure(EXAMPLES, predictions).values["accuracy"] == 100
+    assert task.sentence_scores(EXAMPLES, predictions) == [100] * 8
     assert task.classify(["a good film"])[0].label == "pos"
 
 
-def test_pieces_of_words_are_read_too() -> None:
+def test_subwords_are_read_too() -> None:
     task = classifier(tokenizer=lambda texts: train_bpe(texts, size=270), num_hidden=1)
     learn(task, EXAMPLES, 80)
-    assert [answer["labels"][0] for answer in told(task, EXAMPLES)] == LABELS
+    assert [answer["labels"][0] for answer in predict(task, EXAMPLES)] == LABELS
 
 
-def test_a_batch_counts_the_tokens_that_are_read_not_its_labels() -> None:
+def test_a_batch_counts_input_tokens_not_labels() -> None:
     task = classifier()
     assert task.collate(task.encode(EXAMPLES)).num_tokens == sum(len(text.split()) for text in TEXTS)
     assert task.collate(task.encode(EXAMPLES[:1])).num_tokens == 3
@@ -100,26 +100,26 @@ def test_the_loss_of_weighted_labels_is_the_weighted_mean_of_logs() -> None:
     term = task(task.collate(encoded))[0]["loss"]
     logs = [
         -math.log(answer["probabilities"][task.labels.id(label)])
-        for answer, label in zip(told(task, EXAMPLES), LABELS, strict=True)
+        for answer, label in zip(predict(task, EXAMPLES), LABELS, strict=True)
     ]
     by_hand = sum(weights[label] * log for label, log in zip(LABELS, logs, strict=True)) / sum(
         weights[label] for label in LABELS
     )
     assert float(term.sum.detach() / term.count) == pytest.approx(by_hand, rel=1e-5)
-    given = classifier(class_weights={"pos": 3.0})
-    given.prepare(encoded)
-    assert given.answer.class_weights.tolist() == [1, 1, 3]
+    weighted = classifier(class_weights={"pos": 3.0})
+    weighted.prepare(encoded)
+    assert weighted.answer.class_weights.tolist() == [1, 1, 3]
 
 
-def test_the_temperature_of_the_validation_part_mends_probabilities_and_no_label() -> None:
+def test_the_temperature_calibrates_probabilities_and_changes_no_label() -> None:
     task = classifier()
     with torch.no_grad():
         task.output.weight.mul_(500)
-    before = told(task, EXAMPLES)
+    before = predict(task, EXAMPLES)
     batch = task.collate(task.encode(EXAMPLES))
     losses = [float(task.measure(EXAMPLES, before).values["calibration_error"])]
     assert task.settle([([], batch)]) and float(task.answer.temperature) > 2
-    after = told(task, EXAMPLES)
+    after = predict(task, EXAMPLES)
     losses.append(float(task.measure(EXAMPLES, after).values["calibration_error"]))
     assert [answer["labels"] for answer in before] == [answer["labels"] for answer in after]
     assert losses[1] < losses[0] - 10
@@ -127,8 +127,8 @@ def test_the_temperature_of_the_validation_part_mends_probabilities_and_no_label
 
 
 def test_a_temperature_that_makes_the_error_worse_is_not_used() -> None:
-    """Six of ten that say 0.6 are right, which no temperature mends; but the others are the least likely label, so that
-    flatter probabilities lose less."""
+    """Six of ten predictions with probability 0.6 are right, so they are calibrated already; but the others have the
+    least likely label, so that flatter probabilities have a lower loss."""
     answer = OneLabel(Labels(["a", "b", "c"]))
     logits = torch.tensor([0.6, 0.39, 0.01]).log().repeat(10, 1)
     targets = F.one_hot(torch.tensor([0] * 6 + [2] * 4), 3).float()
@@ -141,12 +141,13 @@ def test_a_temperature_that_makes_the_error_worse_is_not_used() -> None:
     assert re.fullmatch(f"{sentence}on the validation part", answer.settled)
     second = F.one_hot(torch.tensor([0] * 6 + [1] * 4), 3).float()
     assert answer.settle(5 * logits, second) and answer.settled == "" and float(answer.temperature) > 2, (
-        "one that mends them is"
+        "a temperature that lowers the error is used"
     )
 
 
-def test_the_loss_may_speak_against_a_temperature_as_well() -> None:
-    """All four are right and very sure. The smoothed target makes them less so, which raises both."""
+def test_a_temperature_may_be_rejected_for_its_loss_too() -> None:
+    """All four predictions are right and very confident. The smoothed target lowers the confidence, which raises the
+    calibration error and the loss."""
     answer = OneLabel(Labels(["a", "b"]))
     logits = torch.tensor([[20.0, 0.0]]).repeat(4, 1)
     assert answer.settle(logits, F.one_hot(torch.zeros(4, dtype=torch.long), 2).float())
@@ -157,7 +158,7 @@ def test_the_loss_may_speak_against_a_temperature_as_well() -> None:
     )
 
 
-def test_of_several_labels_each_decision_counts() -> None:
+def test_with_several_labels_each_decision_is_calibrated() -> None:
     answer = SeveralLabels(Labels(["a", "b"]))
     sure = torch.full((6, 2), 20.0)
     assert answer.settle(sure, torch.ones(6, 2)) and float(answer.temperature) == 1 and answer.settled
@@ -173,12 +174,12 @@ SEVERAL = [
 ]
 
 
-def test_any_number_of_labels_is_told_where_they_do_not_exclude_each_other() -> None:
+def test_any_number_of_labels_is_predicted_if_not_exclusive() -> None:
     task = classifier(SEVERAL, labels="several")
     learn(task, SEVERAL, 60)
-    found = told(task, SEVERAL)
-    assert [set(answer["labels"]) for answer in found] == [{"red", "round"}, {"red"}, {"round"}, set()]
-    assert task.measure(SEVERAL, found).values == {
+    predictions = predict(task, SEVERAL)
+    assert [set(answer["labels"]) for answer in predictions] == [{"red", "round"}, {"red"}, {"round"}, set()]
+    assert task.measure(SEVERAL, predictions).values == {
         "micro_f1": 100,
         "macro_f1": 100,
         "exact_match": 100,
@@ -196,27 +197,27 @@ def test_any_number_of_labels_is_told_where_they_do_not_exclude_each_other() -> 
         classifier().encode(SEVERAL)
 
 
-def test_a_number_is_learnt_in_its_own_units() -> None:
+def test_numbers_are_learnt_in_their_own_units() -> None:
     numbers = [Labelled(text, (str(100 + 10 * n),), id=f"n:{n}") for n, text in enumerate(TEXTS)]
     task = classifier(numbers, labels="number")
     learn(task, numbers, 80)
-    found = [answer["number"] for answer in told(task, numbers)]
-    assert found == pytest.approx([100 + 10 * n for n in range(8)], abs=4)
-    assert task.measure(numbers, told(task, numbers)).values["pearson"] > 98
-    assert str(task.classify([TEXTS[2]])[0]) == f"{found[2]:g}"
+    numbers_predicted = [answer["number"] for answer in predict(task, numbers)]
+    assert numbers_predicted == pytest.approx([100 + 10 * n for n in range(8)], abs=4)
+    assert task.measure(numbers, predict(task, numbers)).values["pearson"] > 98
+    assert str(task.classify([TEXTS[2]])[0]) == f"{numbers_predicted[2]:g}"
     with pytest.raises(UserError, match=r"t.csv:2: 'pos' is not a number, as task.labels=number requires"):
         task.encode(EXAMPLES)
 
 
 @pytest.mark.parametrize("pair", ["joined", "apart"])
 @pytest.mark.parametrize("family", ["recurrent", "bag"])
-def test_two_texts_are_judged_together(pair: str, family: str) -> None:
-    """Whether the second is the first again: neither alone tells."""
+def test_two_texts_are_classified_together(pair: str, family: str) -> None:
+    """Whether the second text repeats the first; neither text alone determines the label."""
     words = ["red", "blue", "green"]
     pairs = [Labelled(a, ("same" if a == b else "other",), b, f"{a} {b}") for a in words for b in words]
     task = classifier(pairs, pair=pair, family=family, num_hidden=1, pooling="mean" if family == "bag" else "max")
     learn(task, pairs, 100)
-    right = [answer["labels"][0] == example.label for answer, example in zip(told(task, pairs), pairs, strict=True)]
+    right = [answer["labels"][0] == example.label for answer, example in zip(predict(task, pairs), pairs, strict=True)]
     assert all(right) or (family, pair) == ("bag", "joined")
     assert task.classify([("red", "red")])[0].second == "red"
     with pytest.raises(
@@ -225,14 +226,14 @@ def test_two_texts_are_judged_together(pair: str, family: str) -> None:
         task.encode([*pairs, Labelled("red", ("same",), id="x")])
 
 
-def test_texts_in_a_batch_and_alone_are_told_the_same_and_an_empty_one_is_read() -> None:
+def test_texts_are_classified_equally_in_a_batch_and_alone_even_empty_ones() -> None:
     task = classifier()
     texts = [*TEXTS, "", "words never seen before , at all " * 20]
     together = task.classify(texts)
-    for text, found in zip(texts, together, strict=True):
+    for text, batched in zip(texts, together, strict=True):
         alone = task.classify([text])[0]
-        assert alone.labels == found.labels
-        assert dict(alone.probabilities) == pytest.approx(dict(found.probabilities), abs=1e-5)
+        assert alone.labels == batched.labels
+        assert dict(alone.probabilities) == pytest.approx(dict(batched.probabilities), abs=1e-5)
     assert list(together[0].probabilities.values()) == sorted(together[0].probabilities.values(), reverse=True)
 
 
@@ -242,49 +243,49 @@ def encoded(task: Classifier, examples: list[Labelled], *, to_train: bool = Fals
 
 def judged(task: Classifier, examples: list[Labelled]) -> Score:
     evaluation = Evaluation(TrainingConfig(), DecodingConfig(), 1, is_final=True)
-    found = CLASSIFICATION.learns.judge(task, task, examples, encoded(task, examples), evaluation)
-    assert found is not None
-    return found
+    result = CLASSIFICATION.learns.judge(task, task, examples, encoded(task, examples), evaluation)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("weights", ["none", "balanced"])
-def test_a_label_that_training_never_saw_counts_as_wrong_in_a_part_that_is_judged(weights: str) -> None:
+def test_an_unknown_label_counts_as_wrong_in_an_evaluated_part(weights: str) -> None:
     task = classifier(class_weights=weights, positive="pos")
     task.prepare(task.encode(EXAMPLES))
     odd = Labelled("hm", ("odd",), id="t.csv:99")
     with pytest.raises(UserError, match="t.csv:99: unknown label 'odd'.*data.label_map"):
         encoded(task, [*EXAMPLES, odd], to_train=True)
-    without, found = judged(task, EXAMPLES), judged(task, [*EXAMPLES, odd])
-    assert found.loss == pytest.approx(without.loss, rel=1e-5), "the loss is of the others"
-    assert found.measures["accuracy"] == pytest.approx(without.measures["accuracy"] * 8 / 9)
-    assert found.measures["macro_f1"] < without.measures["macro_f1"], "a label of its own, of which nothing is found"
-    assert found.predictions["t.csv:99"]["gold_probability"] == 0 and found.examples["t.csv:99"] == 0
-    assert "odd" in found.report[1]
+    without, with_odd = judged(task, EXAMPLES), judged(task, [*EXAMPLES, odd])
+    assert with_odd.loss == pytest.approx(without.loss, rel=1e-5), "the loss is over the others"
+    assert with_odd.measures["accuracy"] == pytest.approx(without.measures["accuracy"] * 8 / 9)
+    assert with_odd.measures["macro_f1"] < without.measures["macro_f1"], "a separate label with no correct predictions"
+    assert with_odd.predictions["t.csv:99"]["gold_probability"] == 0 and with_odd.examples["t.csv:99"] == 0
+    assert "odd" in with_odd.report[1]
     assert CLASSIFICATION.learns.judged_remarks(task, "valid", [*EXAMPLES, odd]) == [
         "valid: 1 of 9 labels is not in the training part ('odd'; first: t.csv:99); counted as wrong, and left out of"
         " the loss"
     ]
     batch = task.collate(task.encode([*EXAMPLES, odd]))
     task.settle([([], batch)])
-    both = float(task.answer.temperature)
+    temperature = float(task.answer.temperature)
     task.settle([([], task.collate(task.encode(EXAMPLES)))])
-    assert float(task.answer.temperature) == pytest.approx(both), "a temperature is found on the others"
+    assert float(task.answer.temperature) == pytest.approx(temperature), "the temperature is fitted on the others"
 
 
-def test_of_several_labels_one_that_training_never_saw_is_one_that_is_missed() -> None:
+def test_an_unknown_label_among_several_counts_as_missed() -> None:
     task = classifier(SEVERAL, labels="several")
     odd = Labelled("red", ("red", "odd"), id="t.csv:99")
-    found, without = judged(task, [*SEVERAL, odd]), judged(task, [*SEVERAL, odd._replace(labels=("red",))])
-    assert found.loss == pytest.approx(without.loss), "it has no output"
-    assert found.statistics["t.csv:99"]["exact_match"] == {"share": [0.0, 1]}
-    assert found.measures["micro_f1"] <= without.measures["micro_f1"] and found.intervals["accuracy"][1] <= 100
-    (formula,) = found.statistics["t.csv:99"]["accuracy"]
-    assert score(formula, [each["accuracy"][formula] for each in found.statistics.values()]) == pytest.approx(
-        found.measures["accuracy"]
+    with_odd, without = judged(task, [*SEVERAL, odd]), judged(task, [*SEVERAL, odd._replace(labels=("red",))])
+    assert with_odd.loss == pytest.approx(without.loss), "it has no output"
+    assert with_odd.statistics["t.csv:99"]["exact_match"] == {"share": [0.0, 1]}
+    assert with_odd.measures["micro_f1"] <= without.measures["micro_f1"] and with_odd.intervals["accuracy"][1] <= 100
+    (formula,) = with_odd.statistics["t.csv:99"]["accuracy"]
+    assert score(formula, [each["accuracy"][formula] for each in with_odd.statistics.values()]) == pytest.approx(
+        with_odd.measures["accuracy"]
     )
 
 
-def test_mistakes_have_their_sentences() -> None:
+def test_invalid_data_and_settings_are_rejected_with_a_sentence() -> None:
     with pytest.raises(
         UserError,
         match=(
@@ -319,8 +320,8 @@ def test_mistakes_have_their_sentences() -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_weights_of_any_size_train_alike_however_a_batch_is_cut(parts: int) -> None:
-    """The loop divides by what the examples weigh together, which need be no whole number and may be less than 1."""
+def test_weights_of_any_scale_train_alike_with_any_micro_batches(parts: int) -> None:
+    """The loop divides by the total weight of the examples, which may be a fraction and below 1."""
     weights, losses = [], []
     for size in (1.0, 0.01):
         task = classifier(class_weights={"pos": 3 * size, "neg": size, "other": 0.7 * size})
@@ -337,5 +338,5 @@ def test_weights_of_any_size_train_alike_however_a_batch_is_cut(parts: int) -> N
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
 
 
-def test_a_label_that_is_a_number_may_be_given_as_one():
+def test_a_numeric_label_may_be_given_as_a_number():
     assert ClassificationConfig(positive=1).positive == "1"

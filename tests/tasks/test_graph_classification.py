@@ -1,5 +1,4 @@
-"""Labels of whole graphs, and graphs from JSON lines: edges are read as they stand, and mistakes have their
-sentences."""
+"""Labels of whole graphs, and graphs from JSON lines: edges are read unchanged, and faults are reported."""
 
 import json
 from pathlib import Path
@@ -33,19 +32,21 @@ EXAMPLES = [
 def build(order="rounds", pooling="mean"):
     torch.manual_seed(0)
     config = GraphClassificationConfig(pooling=pooling)
-    found = train_graph_vocabularies(lambda texts, specials: train_word(texts), False, EXAMPLES, config)
+    vocabularies = train_graph_vocabularies(lambda texts, specials: train_word(texts), False, EXAMPLES, config)
     family = MODELS["graph_lstm"]
-    source = GraphNodes(Tokens(found["tokenizer"].vocabulary), len(found[EDGE_TYPES]) + 1)
+    source = GraphNodes(Tokens(vocabularies["tokenizer"].vocabulary), len(vocabularies[EDGE_TYPES]) + 1)
     body = family.build(family.config(dim=6, layer={"name": "graph_lstm", "order": order}), source)
     return (
-        GraphClassifier(body, WordReader(found["tokenizer"]), found["labels"], found[EDGE_TYPES], config)
+        GraphClassifier(
+            body, WordReader(vocabularies["tokenizer"]), vocabularies["labels"], vocabularies[EDGE_TYPES], config
+        )
         .double()
         .eval()
     )
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_logits_are_a_map_of_the_pooled_vectors_of_each_graph_read_alone(pooling):
+def test_logits_are_a_linear_map_of_each_graphs_pooled_vectors(pooling):
     task = build(pooling=pooling)
     together = task.logits(task.collate(task.encode(EXAMPLES))).detach().numpy()
     weight, bias = (part.detach().numpy() for part in (task.output.weight, task.output.bias))
@@ -58,7 +59,7 @@ def test_logits_are_a_map_of_the_pooled_vectors_of_each_graph_read_alone(pooling
         np.testing.assert_allclose(together[row], weight @ np.array(total) + bias, rtol=1e-5)
 
 
-def test_edges_are_those_of_the_graph_and_a_type_that_was_not_there_is_one_more():
+def test_edges_are_encoded_and_unknown_types_share_one_extra_number():
     task = build()
     assert task.types.names == ("of", "to")
     assert task.encode(EXAMPLES)[1].graph == Graph(3, ((0, 1, 1), (1, 2, 0), (2, 0, 1)))
@@ -66,7 +67,7 @@ def test_edges_are_those_of_the_graph_and_a_type_that_was_not_there_is_one_more(
     assert task.encode([odd])[0].graph == Graph(2, ((1, 0, 2),))
 
 
-def test_a_cycle_is_refused_where_nodes_are_read_along_the_edges():
+def test_a_cycle_is_rejected_when_nodes_are_read_in_order_of_edges():
     with pytest.raises(
         UserError,
         match="g:2: the edges of this graph form a cycle, .* no order for the nodes; set model.layer.order=rounds",
@@ -77,14 +78,14 @@ def test_a_cycle_is_refused_where_nodes_are_read_along_the_edges():
 RIGHT = {"nodes": ["C", "O"], "edges": [[0, 1, "double"], [1, 0]], "labels": ["p", "q"], "label": "acid"}
 
 
-def written(tmp_path: Path, *rows: dict) -> Path:
+def write_graphs(tmp_path: Path, *rows: dict) -> Path:
     path = tmp_path / "graphs.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def test_json_lines_are_graphs_with_labels_of_nodes_or_of_the_whole(tmp_path):
-    path = written(tmp_path, RIGHT, {**RIGHT, "label": 3})
+def test_json_lines_are_graphs_with_labels_of_nodes_or_graphs(tmp_path):
+    path = write_graphs(tmp_path, RIGHT, {**RIGHT, "label": 3})
     one, other = labelled_graphs(path, "label", Notes())
     assert one.graph == Sentence(("C", "O"), id=f"{path}:1", edges=((0, 1, "double"), (1, 0, "edge")))
     assert (one.labels, other.labels) == (("acid",), ("3",))
@@ -108,19 +109,19 @@ def test_json_lines_are_graphs_with_labels_of_nodes_or_of_the_whole(tmp_path):
         ({"label": None}, 'the graph has no label in "label"; name its field with data.label=NAME'),
     ],
 )
-def test_mistakes_in_graphs_have_their_sentences(tmp_path, change, sentence):
-    path = written(tmp_path, {**RIGHT, **change})
+def test_faulty_graphs_are_rejected_with_a_sentence(tmp_path, change, sentence):
+    path = write_graphs(tmp_path, {**RIGHT, **change})
     with pytest.raises(UserError, match=f"graphs.jsonl:1: {sentence}; fix it"):
         list(labelled_graphs(path, "label", Notes()))
 
 
-def test_every_node_has_a_label(tmp_path):
+def test_every_node_must_have_a_label(tmp_path):
     with pytest.raises(UserError, match="there are 2 nodes and 1 labels; give each node one"):
-        list(graphs_with_node_labels(written(tmp_path, {**RIGHT, "labels": ["p"]}), "labels", Notes()))
+        list(graphs_with_node_labels(write_graphs(tmp_path, {**RIGHT, "labels": ["p"]}), "labels", Notes()))
 
 
 def rings(tmp_path: Path) -> Path:
-    """The same nodes in a ring, each with an edge to the next, or in a chain."""
+    """A file of graphs of random nodes, connected in a ring or in a chain."""
     draw = np.random.default_rng(1)
     rows = []
     for number in range(48):
@@ -128,10 +129,10 @@ def rings(tmp_path: Path) -> Path:
         edges = [[node, node + 1, "bond"] for node in range(len(nodes) - 1)]
         closed = [[len(nodes) - 1, 0, "bond"]] if number % 2 else []
         rows.append({"nodes": nodes, "edges": edges + closed, "label": "ring" if number % 2 else "chain"})
-    return written(tmp_path, *rows)
+    return write_graphs(tmp_path, *rows)
 
 
-def test_rings_are_told_from_chains_and_the_command_reads_json_lines(tmp_path, capsys):
+def test_rings_and_chains_are_classified_and_the_command_reads_json_lines(tmp_path, capsys):
     path = rings(tmp_path)
     settings = [
         f"data.train={path}",
@@ -144,5 +145,5 @@ def test_rings_are_told_from_chains_and_the_command_reads_json_lines(tmp_path, c
     result = run_recipe("classify-graphs", [*settings, *steps], out=tmp_path / "run")
     assert result.valid.measures["accuracy"] > 95
     assert main(["predict", str(tmp_path / "run"), "--file", str(path)]) == 0
-    told = [line.split("\t")[0] for line in capsys.readouterr().out.strip().split("\n")]
-    assert sum(a == b for a, b in zip(told, ["chain", "ring"] * 24, strict=True)) >= 46
+    labels = [line.split("\t")[0] for line in capsys.readouterr().out.strip().split("\n")]
+    assert sum(a == b for a, b in zip(labels, ["chain", "ring"] * 24, strict=True)) >= 46

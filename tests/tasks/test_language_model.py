@@ -16,7 +16,7 @@ from tests.thread.models import LINES, batches_of, gpt, lines_batch, lstm, regul
 
 
 @pytest.mark.parametrize("make", [lstm, gpt])
-def test_the_loss_is_the_sum_over_real_targets_of_what_they_cost(make) -> None:
+def test_the_loss_is_the_sum_of_costs_over_real_targets(make) -> None:
     task = make().double()
     batch = lines_batch(task)
     terms, _ = task(batch)
@@ -30,17 +30,17 @@ def test_the_loss_is_the_sum_over_real_targets_of_what_they_cost(make) -> None:
     assert int(task.counts(batch)["loss"]) == int(terms["loss"].count)
 
 
-def test_what_stands_on_padding_changes_nothing() -> None:
+def test_tokens_on_padding_change_nothing() -> None:
     task = lstm().double()
     batch = lines_batch(task)
-    other = batch._replace(
+    padded = batch._replace(
         targets=batch.targets.masked_fill(~batch.mask, 3), tokens=batch.tokens.masked_fill(~batch.mask, 5)
     )
-    torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
+    torch.testing.assert_close(task(padded)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
 
 
 @torch.no_grad()
-def test_predict_gives_each_target_its_log_probability_and_padding_none() -> None:
+def test_predict_gives_log_probabilities_of_targets_and_zero_on_padding() -> None:
     task = gpt()
     batch = lines_batch(task)
     log_probs, _ = task.predict(batch)
@@ -61,7 +61,7 @@ def test_collating_pairs_each_token_with_the_next() -> None:
 
 
 @torch.no_grad()
-def test_the_stepper_gives_the_models_own_distribution() -> None:
+def test_the_stepper_returns_the_models_distribution() -> None:
     task = gpt().eval()
     ids = torch.tensor([task.encode(LINES[0])])
     log_probs, _ = task.stepper()(ids, None, task.stepper().initial_state(1))
@@ -78,7 +78,7 @@ def test_a_tied_output_layer_is_the_embedding() -> None:
 
 
 def penalised(**settings) -> LanguageModel:
-    """A language model over the letters of the lines, its body without dropout."""
+    """A language model over the characters of the lines, with a body without dropout."""
     task = lstm()
     body = build_recurrent(RecurrentConfig(dim=6), Tokens(task.body.vocabulary))
     return LanguageModel(body, task.tokenizer, LanguageModelConfig(**settings)).double()
@@ -104,7 +104,7 @@ def test_penalties_are_the_published_means() -> None:
     torch.testing.assert_close(total(terms), expected)
 
 
-def test_penalties_and_smoothing_are_for_training_alone() -> None:
+def test_penalties_and_smoothing_apply_only_in_training() -> None:
     task = penalised(dropout=0.5, label_smoothing=0.1, activation_penalty=2.0, temporal_penalty=1.0)
     batch = lines_batch(task)
     assert set(task(batch)[0]) == set(task.counts(batch)) == {"loss", "smoothing", "activation", "temporal"}
@@ -114,7 +114,7 @@ def test_penalties_and_smoothing_are_for_training_alone() -> None:
     assert terms["loss"].sum.item() == pytest.approx(-task.predict(batch)[0].sum().item(), rel=1e-5)
 
 
-def test_counts_are_those_of_the_terms_and_leave_padding_out() -> None:
+def test_counts_equal_those_of_the_terms_without_padding() -> None:
     task = penalised(label_smoothing=0.1, activation_penalty=2.0, temporal_penalty=1.0)
     for batch in (lines_batch(task), lines_batch(task, LINES[:1])):
         terms, _ = task(batch)
@@ -126,15 +126,15 @@ def test_counts_are_those_of_the_terms_and_leave_padding_out() -> None:
         assert (int(counts["activation"]), int(counts["temporal"])) == (targets, targets - len(batch.tokens))
 
 
-def test_what_stands_on_padding_is_not_penalised() -> None:
+def test_padding_is_not_penalised() -> None:
     task = penalised(activation_penalty=2.0, temporal_penalty=1.0)
     batch = lines_batch(task)
-    other = batch._replace(tokens=batch.tokens.masked_fill(~batch.mask, 5))
+    padded = batch._replace(tokens=batch.tokens.masked_fill(~batch.mask, 5))
     for name, term in task(batch)[0].items():
-        torch.testing.assert_close(task(other)[0][name].sum, term.sum, rtol=1e-12, atol=0)
+        torch.testing.assert_close(task(padded)[0][name].sum, term.sum, rtol=1e-12, atol=0)
 
 
-def test_a_smoothed_loss_is_reported_as_the_loss_and_what_smoothing_adds() -> None:
+def test_a_smoothed_loss_is_reported_as_loss_and_smoothing() -> None:
     task, plain = penalised(label_smoothing=0.2), penalised()
     plain.load_state_dict(task.state_dict())
     batch = lines_batch(task)
@@ -144,21 +144,21 @@ def test_a_smoothed_loss_is_reported_as_the_loss_and_what_smoothing_adds() -> No
     expected = torch.nn.functional.cross_entropy(logits[real], batch.targets[real], label_smoothing=0.2)
     torch.testing.assert_close(total(terms), expected)
     parameters = list(task.parameters())
-    for ours, theirs in zip(
+    for actual, reference in zip(
         torch.autograd.grad(total(terms), parameters), torch.autograd.grad(expected, parameters), strict=True
     ):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(actual, reference, rtol=1e-9, atol=1e-11)
 
 
-def test_the_kernel_trains_as_the_equation_does() -> None:
+def test_the_kernel_has_the_gradients_of_the_equation() -> None:
     task = regularised().double()
     batch = lines_batch(task)
     parameters = list(task.parameters())
     fused = torch.autograd.grad(total(task(batch)[0]), parameters)
     with only_equations():
-        written = torch.autograd.grad(total(task(batch)[0]), parameters)
-    for ours, theirs in zip(fused, written, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+        equations = torch.autograd.grad(total(task(batch)[0]), parameters)
+    for actual, reference in zip(fused, equations, strict=True):
+        torch.testing.assert_close(actual, reference, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("parts", [1, 3, 8])
@@ -178,8 +178,8 @@ def test_penalised_lines_in_micro_batches_train_to_the_same_weights(parts: int) 
             progress=Progress(),
         )
         records.append(list(steps))
-    for there, here in zip(*records, strict=True):
-        assert here.losses == pytest.approx(there.losses, rel=1e-11)
-        assert set(here.losses) == {"loss", "smoothing", "activation", "temporal"}
+    for expected, actual in zip(*records, strict=True):
+        assert actual.losses == pytest.approx(expected.losses, rel=1e-11)
+        assert set(actual.losses) == {"loss", "smoothing", "activation", "temporal"}
     for key, value in whole.state_dict().items():
         torch.testing.assert_close(cut.state_dict()[key], value, rtol=1e-10, atol=1e-12)

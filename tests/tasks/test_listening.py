@@ -1,4 +1,4 @@
-"""Transcription by attention: sounds of a few tones are learnt by heart over a pyramid, written down, and drawn."""
+"""Transcription by attention: sounds of a few tones are memorised with a pyramid, transcribed, and drawn."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_eight_sounds_are_learnt_by_heart_and_written_down(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eight_sounds_are_memorised_and_transcribed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(run / f"{number}.wav") for number in range(len(TEXTS))]
     assert main(["transcribe", str(run / "run"), *files]) == 0
     assert capsys.readouterr().out == "".join(f"{file}\t{text}\n" for file, text in zip(files, TEXTS, strict=True))
@@ -62,14 +62,14 @@ def test_eight_sounds_are_learnt_by_heart_and_written_down(run: Path, capsys: py
     )
 
 
-def test_every_letter_looks_at_the_frames_that_the_pyramid_has_read(run: Path) -> None:
+def test_every_letter_attends_to_the_frames_read_by_the_pyramid(run: Path) -> None:
     task = clew.load(run / "run").task
     path = str(run / "5.wav")
     length = task.reader.measured(path).length
-    found = task.aligns(ModelInput(path, target=TEXTS[5]))
-    assert len(found.source.texts) == length == found.weights.shape[1]
-    torch.testing.assert_close(found.weights.sum(1), torch.ones(len(TEXTS[5]) + 1))
-    assert torch.equal(found.weights[:, 0], found.weights[:, 1])  # a pair shares what it has
+    alignment = task.aligns(ModelInput(path, target=TEXTS[5]))
+    assert len(alignment.source.texts) == length == alignment.weights.shape[1]
+    torch.testing.assert_close(alignment.weights.sum(1), torch.ones(len(TEXTS[5]) + 1))
+    assert torch.equal(alignment.weights[:, 0], alignment.weights[:, 1])  # a pair shares its weight
     reading = task.reads(ModelInput(path, target=TEXTS[5]))
     assert {len(level) for level in task.levels(reading)[0].values} == {length}
 
@@ -91,7 +91,7 @@ def test_the_attention_is_drawn_over_the_spectrogram(run: Path, capsys: pytest.C
     assert "--attention (looked.gif) must end in .png, .svg, .pdf, .html or .json" in capsys.readouterr().err
 
 
-def test_the_instrument_shows_the_letters_where_they_were_looked_at(run: Path) -> None:
+def test_the_instrument_shows_letters_with_their_attention(run: Path) -> None:
     loaded = clew.load(run / "run", device="cpu")
     sound = str(next(run.glob("*.wav")))
     view = clew.look(loaded, "transcript", text=sound)
@@ -99,12 +99,12 @@ def test_the_instrument_shows_the_letters_where_they_were_looked_at(run: Path) -
     assert view.facts["text"] == heard.text and view.facts["weights"] == heard.attention.as_json()["weights"]
 
 
-def test_a_language_model_is_for_ctc(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_language_model_is_only_for_ctc(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--lm", "texts.txt"]) == 2
     assert "--lm is for transcription by CTC, but " in capsys.readouterr().err
 
 
-def test_a_pyramid_has_no_more_layers_than_the_encoder_and_nothing_to_add() -> None:
+def test_a_pyramid_must_fit_the_encoder_without_residuals() -> None:
     def built(*settings: str) -> None:
         config = config_of("listen", [*SMALL, *settings])
         vocabularies = TASKS["listening"].learns.vocabularies

@@ -65,7 +65,7 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_both_losses_are_their_equations(tied: bool) -> None:
+def test_both_losses_equal_their_equations(tied: bool) -> None:
     config = MaskedLanguageModelConfig(tied=tied)
     task = randomise(MaskedLanguageModel(IdentityBody(TOKENIZER.vocabulary, 5), TOKENIZER, config))
     places = torch.tensor([[3, 1, 0], [2, 0, 0]])
@@ -85,8 +85,8 @@ def test_both_losses_are_their_equations(tied: bool) -> None:
     def reference(weights: dict[str, np.ndarray], hidden: np.ndarray) -> np.ndarray:
         table = weights["body.embedding.tokens.weight" if tied else "output_weight"]
         masked = 0.0
-        for row, (at, wanted) in enumerate(zip(places.numpy(), targets.numpy(), strict=True)):
-            for place, target in zip(at, wanted, strict=True):
+        for row, (at, expected) in enumerate(zip(places.numpy(), targets.numpy(), strict=True)):
+            for place, target in zip(at, expected, strict=True):
                 if target == IGNORED:
                     continue
                 x = gelu(weights["transform.weight"] @ hidden[row, place] + weights["transform.bias"])
@@ -131,7 +131,7 @@ def test_a_batch_is_framed_texts_with_segments(documents: EncodedDocuments) -> N
     examples = MaskedExamples(documents, task, 20)
     spans = examples.spans(1, 0)
     batch = examples.batch(spans, np.arange(len(spans.firsts)), 1, 0)
-    again = examples.batch(spans, np.array([2]), 1, 0)
+    single_row = examples.batch(spans, np.array([2]), 1, 0)
     begin, end = TOKENIZER.id("[CLS]"), TOKENIZER.id("[SEP]")
     whole = batch.inputs.tokens.scatter(
         1, batch.places, batch.targets.where(batch.targets != IGNORED, batch.inputs.tokens.gather(1, batch.places))
@@ -144,15 +144,15 @@ def test_a_batch_is_framed_texts_with_segments(documents: EncodedDocuments) -> N
         assert segments == [0] * (len(first) + 2) + [1] * (len(second) + 1)
     assert batch.follows.tolist() == spans.random.tolist()  # type: ignore[union-attr]
     length = int(batch.mask[2].sum())
-    assert again.inputs.tokens[0, :length].tolist() == batch.inputs.tokens[2, :length].tolist()
+    assert single_row.inputs.tokens[0, :length].tolist() == batch.inputs.tokens[2, :length].tolist()
     alone = MaskedExamples(documents, bert(MaskedLanguageModelConfig(next_sentence=False), num_segments=0), 20)
     single = alone.batch(alone.spans(1, 0), np.array([0]), 1, 0)
     assert single.follows is None and isinstance(single.inputs, Tensor)
 
 
 @pytest.mark.slow
-def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDocuments) -> None:
-    """Each time with other masks, in pairs that follow each other and pairs that do not."""
+def test_eight_sentences_are_memorised_and_filled_in(documents: EncodedDocuments) -> None:
+    """With different masks each time, in consecutive and random pairs."""
     task = bert(MaskedLanguageModelConfig(chosen=0.2, pairing="released"), dim=64, num_layers=1)
     examples = MaskedExamples(documents, task, 24)
 
@@ -191,7 +191,7 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
     assert yes.follows is not None and no.follows is not None and yes.follows > 0.8 > 0.2 > no.follows
 
 
-def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) -> None:
+def test_texts_that_cannot_be_masked_or_paired_are_rejected(documents: EncodedDocuments) -> None:
     task = bert(MaskedLanguageModelConfig())
     with pytest.raises(
         UserError, match=r"training.length \(4\) must be at least 5, including 3 tokens of the tokenizer's frame"
@@ -219,11 +219,11 @@ def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) ->
     ):
         config_of("text-bert", ["task.replaced=0.3"])
     assert fill(task, []) == []
-    for text, told in {
+    for text, sentence in {
         "no mask": "text 1 has no",
         "[MASK] " * 23: "text 1 has 25 tokens, special tokens included, but the model has only",
     }.items():
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=sentence):
             fill(task, [text])
     with pytest.raises(UserError, match="text 7 is a pair, and this model was not trained to predict"):
         fill(bert(MaskedLanguageModelConfig(next_sentence=False)), [("one", "two")], numbers=[7])

@@ -1,4 +1,4 @@
-"""Whatever a task offers holds: a law for each capability, over every task of TASKS built small."""
+"""A law for each capability, tested for every task of TASKS that offers it, built small."""
 
 import inspect
 from functools import cache
@@ -36,7 +36,7 @@ HEADS = "\n".join(
     f"{n}\t{word}\t_\t_\t_\t_\t{head}\t_\t_\t_"
     for n, (word, head) in enumerate(zip(TEXT.split(), (2, 4, 4, 0), strict=True), 1)
 )
-"""The same with a graph, as CoNLL-U."""
+"""The same text with a graph, as CoNLL-U."""
 GREEDY = DecodingConfig(method="greedy", max_new=6, stop=False)
 
 
@@ -59,10 +59,12 @@ def built(name: str) -> Any:
         return build_tree_classifier(body, vocabularies, entry.config()).eval()  # type: ignore[arg-type]
     if name == "graph":
         graphs = TASKS["node_labelling"]
-        found = train_node_vocabularies(lambda texts, specials: train_word(texts), False, EXAMPLES, graphs.config())  # type: ignore[arg-type]
+        node_vocabularies = train_node_vocabularies(
+            lambda texts, specials: train_word(texts), False, EXAMPLES, graphs.config()
+        )  # type: ignore[arg-type]
         family = MODELS["graph_lstm"]
-        source = GraphNodes(Tokens(found["tokenizer"].vocabulary), len(found[EDGE_TYPES]) + 1)
-        return graphs.build(family.build(family.config(dim=8), source), found, graphs.config()).eval()  # type: ignore[call-arg]
+        source = GraphNodes(Tokens(node_vocabularies["tokenizer"].vocabulary), len(node_vocabularies[EDGE_TYPES]) + 1)
+        return graphs.build(family.build(family.config(dim=8), source), node_vocabularies, graphs.config()).eval()  # type: ignore[call-arg]
     return small_run(name).task
 
 
@@ -134,10 +136,10 @@ OF_FILES = {
     "paragraphs": ["looks"],
     "graph_classification": [],
 }
-"""Tasks that read files, or graphs of any kind, in the place of texts."""
+"""Tasks that read files, or graphs of any kind, instead of texts."""
 
 
-def those_with(capability: str) -> list[str]:
+def tasks_with(capability: str) -> list[str]:
     return [name for kind, names in CASES.items() if capability in OFFERS[kind] for name in names]
 
 
@@ -149,7 +151,7 @@ def text_for(name: str) -> str:
     return {"graph": HEADS, "tree": "(2 (2 A) (2 film))"}.get(name, TEXT)
 
 
-def test_every_task_is_tried_and_offers_what_it_is_said_to():
+def test_every_task_offers_the_listed_capabilities():
     assert set(CASES) == set(OFFERS) and set(CASES) | set(OF_FILES) == set(TASKS)
     for name, capabilities in OF_FILES.items():
         assert offered(build_task_case(TASKS[name], Sizes(1, 3, 2, 4)).task) == capabilities, name
@@ -159,7 +161,7 @@ def test_every_task_is_tried_and_offers_what_it_is_said_to():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_offered_has_the_methods_of_its_protocol_and_what_is_not_says_what_is_missing(name):
+def test_offered_capabilities_have_their_methods_and_others_say_why_not(name):
     task = built(name)
     for capability, (protocol, missing) in CAPABILITIES.items():
         if (why := lacking(task, capability)) is None:
@@ -173,7 +175,7 @@ def test_what_is_offered_has_the_methods_of_its_protocol_and_what_is_not_says_wh
             assert why == missing or why == task.without(capability)
 
 
-def test_a_model_that_is_built_so_that_it_cannot_says_why():
+def test_a_model_that_lacks_a_capability_says_why():
     apart = small_run("classifier").task
     was = apart.config
     try:
@@ -187,8 +189,8 @@ def test_a_model_that_is_built_so_that_it_cannot_says_why():
     assert lacking(object(), "judges") == "predicts no labels"
 
 
-@pytest.mark.parametrize("name", those_with("reads"))
-def test_a_reading_has_a_token_a_vector_and_levels_for_every_id(name):
+@pytest.mark.parametrize("name", tasks_with("reads"))
+def test_a_reading_has_a_token_vector_and_levels_for_every_id(name):
     reading = reading_of(name)
     assert len(reading.tokens) == len(reading.ids) and len(reading.written) == len(reading.written_ids)
     hidden = reading.hidden()
@@ -196,54 +198,54 @@ def test_a_reading_has_a_token_a_vector_and_levels_for_every_id(name):
     top = reading.levels()[-1]
     assert len(top.tokens) == hidden.shape[1] and len(top.names) == len(top.values)
     torch.testing.assert_close(top.values[-1], hidden[0])
-    with record(reading.module, reading.model.entrance(reading)) as seen:
+    with record(reading.module, reading.model.entrance(reading)) as recorded:
         reading.hidden()
-    assert seen[reading.model.entrance(reading)].shape[:2] == hidden.shape[:2]
+    assert recorded[reading.model.entrance(reading)].shape[:2] == hidden.shape[:2]
 
 
-@pytest.mark.parametrize("name", those_with("reads"))
-def test_a_row_read_a_token_at_a_time_has_the_same_vectors(name):
+@pytest.mark.parametrize("name", tasks_with("reads"))
+def test_a_row_read_token_by_token_has_the_same_vectors(name):
     reading = reading_of(name)
     with evaluating([reading.module]):
         carried = reading.model.carries(reading)
         if carried is None:
             assert not reading.module.body.causal  # type: ignore[union-attr]
             return
-        state, found = carried.state, []
+        state, rows = carried.state, []
         for t in range(len(reading.written) or len(reading.ids)):
             hidden, state = carried.step(t, state)
-            found.append(hidden)
-    torch.testing.assert_close(torch.cat(found, 1), reading.hidden(), atol=1e-5, rtol=1e-4)
+            rows.append(hidden)
+    torch.testing.assert_close(torch.cat(rows, 1), reading.hidden(), atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", those_with("predicts"))
-def test_predictions_are_probabilities_and_cost_what_the_tasks_own_loss_says(name):
+@pytest.mark.parametrize("name", tasks_with("predicts"))
+def test_predictions_are_probabilities_whose_cost_equals_the_loss(name):
     task, reading = built(name), reading_of(name)
     with evaluating([task]):
-        found = task.predicts(reading)
-        for one in found:
+        predictions = task.predicts(reading)
+        for one in predictions:
             assert len(one.ids) == len(one.places) == len(one.hidden) and max(one.places) < len(one.tokens)
             torch.testing.assert_close(one.log_probs().exp().sum(-1), torch.ones(len(one.ids)))
-        costs = [-float(one.log_probs().gather(1, one.ids[:, None]).sum()) for one in found]
-        if found[0].pseudo:
+        costs = [-float(one.log_probs().gather(1, one.ids[:, None]).sum()) for one in predictions]
+        if predictions[0].pseudo:
             return
         batch = reading.batch if reading.writes else task.collate([list(reading.ids)])
         loss = task(batch)[0]["loss"]
     assert sum(costs) / len(costs) == pytest.approx(float(loss.sum), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", those_with("expects"))
-def test_what_is_expected_is_a_distribution(name):
+@pytest.mark.parametrize("name", tasks_with("expects"))
+def test_expectations_are_probability_distributions(name):
     task = built(name)
     with evaluating([task]):
-        found = task.expects(ModelInput("the [MASK] were [MASK]" if name == "bert" else TEXT))
-    assert [one.at for one in found] == (["mask 1", "mask 2"] if name == "bert" else [""])
-    for one in found:
+        expectations = task.expects(ModelInput("the [MASK] were [MASK]" if name == "bert" else TEXT))
+    assert [one.at for one in expectations] == (["mask 1", "mask 2"] if name == "bert" else [""])
+    for one in expectations:
         assert float(one.log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", those_with("scores_tokens"))
-def test_the_last_level_scores_the_tokens_that_are_predicted(name):
+@pytest.mark.parametrize("name", tasks_with("scores_tokens"))
+def test_the_last_level_scores_the_predicted_tokens(name):
     task, reading = built(name), reading_of(name)
     scores = task.scores_tokens(reading)
     with evaluating([task]):
@@ -256,13 +258,13 @@ def test_the_last_level_scores_the_tokens_that_are_predicted(name):
             torch.testing.assert_close(log_probs[: len(scores.ids)], predicted.log_probs())
 
 
-@pytest.mark.parametrize("name", those_with("steps"))
-def test_stepping_on_with_the_likeliest_is_what_the_tasks_own_writer_writes(name):
+@pytest.mark.parametrize("name", tasks_with("steps"))
+def test_greedy_stepping_generates_the_same_as_the_tasks_decoder(name):
     task = built(name)
     with evaluating([task]):
         begun = task.steps(ModelInput(TEXT), GREEDY)
-        found = greedy_sequences(begun.stepper, begun.start, None, max_new=begun.most, end=list(begun.ends))
-        tokens = found.tokens[0, : int(found.lengths[0])].tolist()
+        sequences = greedy_sequences(begun.stepper, begun.start, None, max_new=begun.most, end=list(begun.ends))
+        tokens = sequences.tokens[0, : int(sequences.lengths[0])].tolist()
     if lacking(task, "own_target") is None:
         assert begun.text(tokens).strip() == task.own_target(ModelInput(TEXT), GREEDY)
         assert begun.before == "" and begun.ends == (task.end,)
@@ -271,12 +273,12 @@ def test_stepping_on_with_the_likeliest_is_what_the_tasks_own_writer_writes(name
         assert tokens == own.tokens and begun.text(tokens) == own.text and begun.before == TEXT
 
 
-def test_a_parser_writes_trees_over_the_words_and_reads_them_as_brackets_or_as_symbols():
+def test_a_parser_writes_trees_and_reads_them_as_brackets_or_symbols():
     task = built("parser")
     (parses,) = task.parse([TEXT.split()], GREEDY)
-    written = task.own_target(ModelInput(TEXT), GREEDY).split()
-    assert sum(not symbol.startswith(("(", ")")) for symbol in written) == 4
-    assert tree_over(" ".join(written), TEXT.split()) == parses[0].tree
+    symbols = task.own_target(ModelInput(TEXT), GREEDY).split()
+    assert sum(not symbol.startswith(("(", ")")) for symbol in symbols) == 4
+    assert tree_over(" ".join(symbols), TEXT.split()) == parses[0].tree
     readings = [
         task.reads(ModelInput("the thread", target))
         for target in ("(TOP (NP (DT the) (NN thread)))", "(TOP (NP DT NN )NP )TOP")
@@ -286,53 +288,59 @@ def test_a_parser_writes_trees_over_the_words_and_reads_them_as_brackets_or_as_s
         task.reads(ModelInput("the thread", "(TOP)"))
 
 
-@pytest.mark.parametrize("name", those_with("streams"))
-def test_a_streams_offsets_are_the_characters_of_its_tokens(name):
+@pytest.mark.parametrize("name", tasks_with("streams"))
+def test_a_streams_offsets_cover_the_characters_of_its_tokens(name):
     task = built(name)
-    found = task.streams(TEXT)
-    assert found.tokens[found.before :] == task.tokenizer.encode(TEXT)
-    covered = "".join(TEXT[start:stop] for start, stop in found.offsets)
+    streamed = task.streams(TEXT)
+    assert streamed.tokens[streamed.before :] == task.tokenizer.encode(TEXT)
+    covered = "".join(TEXT[start:stop] for start, stop in streamed.offsets)
     assert covered.replace(" ", "") == TEXT.replace(" ", "")
 
 
-@pytest.mark.parametrize("name", those_with("judges"))
-def test_labels_are_the_tasks_own_and_their_probabilities_add_up_to_one(name):
+@pytest.mark.parametrize("name", tasks_with("judges"))
+def test_labels_are_the_tasks_and_probabilities_sum_to_one(name):
     task = built(name)
-    found = task.judges(ModelInput(text_for(name), second="a red fox" if name == "pairs" else None))
-    if found.words:
+    judgement = task.judges(ModelInput(text_for(name), second="a red fox" if name == "pairs" else None))
+    if judgement.words:
         names = (task.labels if name == "graph" else task.tags).names
-        assert [word.word for word in found.words] == TEXT.split() and all(word.tag in names for word in found.words)
-        assert all(0 <= word.probability <= 1 for word in found.words)
+        assert [word.word for word in judgement.words] == TEXT.split() and all(
+            word.tag in names for word in judgement.words
+        )
+        assert all(0 <= word.probability <= 1 for word in judgement.words)
     else:
-        assert set(found.probabilities) == set(task.labels.names) and sum(
-            found.probabilities.values()
+        assert set(judgement.probabilities) == set(task.labels.names) and sum(
+            judgement.probabilities.values()
         ) == pytest.approx(1.0, abs=1e-5)
-        assert found.labels[0] == max(found.probabilities, key=lambda label: found.probabilities[label]) == str(found)
+        assert (
+            judgement.labels[0]
+            == max(judgement.probabilities, key=lambda label: judgement.probabilities[label])
+            == str(judgement)
+        )
 
 
-@pytest.mark.parametrize("name", those_with("explains"))
-def test_an_explained_score_is_the_same_of_tokens_and_of_their_vectors(name):
+@pytest.mark.parametrize("name", tasks_with("explains"))
+def test_an_explained_score_is_equal_for_tokens_and_their_vectors(name):
     task = built(name)
-    given = ModelInput(
+    inputs = ModelInput(
         "the [MASK] were tall" if name == "bert" else text_for(name), second="a red fox" if name == "pairs" else None
     )
     with evaluating([task]):
-        explained = task.explains(given)
+        explained = task.explains(inputs)
         x = explained.vectors()
         assert len(x) == len(explained.tokens) == len(explained.own)
         torch.testing.assert_close(explained.of_vectors(x[None]), explained.score(explained.inputs))
 
 
-@pytest.mark.parametrize("name", those_with("aligns"))
-def test_every_token_written_looks_at_the_source_with_weights_that_add_up_to_one(name):
-    given = ModelInput(TEXT, "(TOP DT )TOP" if name == "parser" else "tall were")
-    found = built(name).aligns(given)
-    reading = built(name).reads(given)
-    assert tuple(found.source.texts) == reading.tokens and tuple(found.target.texts) == reading.written
-    torch.testing.assert_close(found.weights.sum(1), torch.ones(len(reading.written)))
+@pytest.mark.parametrize("name", tasks_with("aligns"))
+def test_every_target_token_attends_to_the_source_with_weights_that_sum_to_one(name):
+    inputs = ModelInput(TEXT, "(TOP DT )TOP" if name == "parser" else "tall were")
+    alignment = built(name).aligns(inputs)
+    reading = built(name).reads(inputs)
+    assert tuple(alignment.source.texts) == reading.tokens and tuple(alignment.target.texts) == reading.written
+    torch.testing.assert_close(alignment.weights.sum(1), torch.ones(len(reading.written)))
 
 
-@pytest.mark.parametrize("name", those_with("vectors"))
+@pytest.mark.parametrize("name", tasks_with("vectors"))
 def test_every_word_has_a_vector_at_every_level(name):
     body, reader = built(name).vectors()
     levels = word_vectors(body, reader, [TEXT.split(), ["she"]])
@@ -340,7 +348,7 @@ def test_every_word_has_a_vector_at_every_level(name):
     torch.testing.assert_close(levels[-1][4:], word_vectors(body, reader, [["she"]])[-1], atol=1e-5, rtol=1e-4)
 
 
-def test_languages_are_those_that_a_source_may_ask_for(tmp_path):
+def test_languages_are_those_that_a_source_can_request(tmp_path):
     from clew.runs.loaded import load_run
     from tests.runs.small import save_many_languages
 

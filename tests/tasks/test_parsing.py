@@ -1,4 +1,4 @@
-"""The parser: what it reads and writes, and that whatever it writes is a tree over the words it was given."""
+"""The parser: its inputs and outputs, and that every output is a tree over the given words."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def parser(
     tags: bool = False,
     **model: Any,
 ) -> Any:
-    """An untrained one, in float64, whose outputs are far from uniform."""
+    """An untrained parser in float64, with output distributions far from uniform."""
     config = ParsingConfig(tags=tags)
     vocabularies = train_parsing_vocabularies(
         lambda texts, specials: tokenizer(texts, specials=specials), False, examples, config
@@ -82,7 +82,7 @@ def symbols_of(task: ConstituencyParser, tokens: list[int]) -> str:
     return " ".join(task.target.token(token) for token in tokens)
 
 
-def test_an_example_is_its_words_and_its_brackets() -> None:
+def test_an_example_is_encoded_as_words_and_brackets() -> None:
     task = parser()
     sides = task.encode(EXAMPLES[:1])[0]
     assert symbols_of(task, sides.target) == "(TOP (S (NP XX XX )NP (VP XX )VP XX )S )TOP"
@@ -90,11 +90,11 @@ def test_an_example_is_its_words_and_its_brackets() -> None:
     assert sides.words == 4
 
 
-def test_with_tags_the_symbols_of_words_are_their_tags() -> None:
+def test_with_tags_each_word_symbol_is_its_tag() -> None:
     task = parser(tags=True)
     assert symbols_of(task, task.encode(EXAMPLES[:1])[0].target) == "(TOP (S (NP DT NN )NP (VP VBZ )VP . )S )TOP"
-    (found,), *_ = task.parse([["it", "rains"]], METHODS["greedy"])
-    assert set(found.tree.tags) <= {tag for example in EXAMPLES for tag in example.tree.tags}
+    (parse,), *_ = task.parse([["it", "rains"]], METHODS["greedy"])
+    assert set(parse.tree.tags) <= {tag for example in EXAMPLES for tag in example.tree.tags}
 
 
 @pytest.mark.parametrize("tokenizer", [train_word, train_bpe, train_character])
@@ -107,7 +107,7 @@ def test_any_word_is_one_word_of_the_tree(tokenizer: Any, word: str) -> None:
     sentence = ["it", word, "rains"]
     assert task.parse([sentence], METHODS["greedy"])[0][0].tree.words == sentence
     if tokenizer is train_word and word != "<eos>":
-        assert len(task.encode_words([sentence])[0].source) == 4  # a word each, and the end
+        assert len(task.encode_words([sentence])[0].source) == 4  # one token per word, and the end
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -115,19 +115,19 @@ def test_any_word_is_one_word_of_the_tree(tokenizer: Any, word: str) -> None:
 def test_every_output_of_an_untrained_parser_is_a_tree_over_the_words(body: str, method: str) -> None:
     task = parser(body)
     labels = {node.label for example in EXAMPLES for node in example.tree.nodes() if not node.is_leaf}
-    for words, found in zip(SENTENCES, task.parse(SENTENCES, METHODS[method], seed=3), strict=True):
-        assert len(found) == (3 if method == "beam" else 1)
-        for each in found:
+    for words, parses in zip(SENTENCES, task.parse(SENTENCES, METHODS[method], seed=3), strict=True):
+        assert len(parses) == (3 if method == "beam" else 1)
+        for each in parses:
             assert each.tree.words == words and not each.tree.is_leaf
             assert {node.label for node in each.tree.nodes() if not node.is_leaf} <= labels
             assert set(each.tree.tags) == {"XX"}
             assert len(linearise(each.tree)) + 1 <= 4 * len(words) + 10
-        assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-        assert len({each.tree for each in found}) == len(found)
+        assert [each.score for each in parses] == sorted((each.score for each in parses), reverse=True)
+        assert len({each.tree for each in parses}) == len(parses)
 
 
 @pytest.mark.parametrize(("method", "body"), crossed(["greedy", "beam"], BODIES))
-def test_sentences_together_are_parsed_as_each_alone(body: str, method: str) -> None:
+def test_sentences_are_parsed_equally_in_a_batch_and_alone(body: str, method: str) -> None:
     task = parser(body)
     together = task.parse(SENTENCES, METHODS[method])
     alone = [task.parse([words], METHODS[method])[0] for words in SENTENCES]
@@ -137,30 +137,30 @@ def test_sentences_together_are_parsed_as_each_alone(body: str, method: str) -> 
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_a_tree_costs_what_it_costs_when_all_its_symbols_are_read_at_once(body: str) -> None:
+def test_stepwise_log_probabilities_equal_those_of_the_whole_tree(body: str) -> None:
     task = parser(body)
     batch = task.collate(task.encode_words(SENTENCES))
-    found = greedy_sequences(
+    sequences = greedy_sequences(
         task.stepper(batch),
         torch.full((len(SENTENCES), 1), task.end),
         max_new=int(task.max_new(batch, METHODS["greedy"]).max()),
         end=task.end,
     )
     with torch.no_grad():
-        for row, length in enumerate(found.lengths.tolist()):
-            tokens = found.tokens[row, :length].tolist()
+        for row, length in enumerate(sequences.lengths.tolist()):
+            tokens = sequences.tokens[row, :length].tolist()
             encoded = task.encode_words([SENTENCES[row]])[0]._replace(target=tokens[:-1])
             one = task.collate([encoded])
             log_probs, _ = task.stepper(one)(one.tokens, None, task.stepper(one).initial_state(1))
             assert [int(token) for token in log_probs[0].argmax(-1)] == tokens
             uncached = task.log_probs(task.decode(one)[0])[0, range(length), tokens]
-            assert uncached.tolist() == pytest.approx(found.log_probs[row, :length].tolist(), rel=1e-9)
+            assert uncached.tolist() == pytest.approx(sequences.log_probs[row, :length].tolist(), rel=1e-9)
 
 
-def test_sampling_is_repeated_by_its_seed() -> None:
+def test_sampling_is_reproducible_by_seed() -> None:
     task = parser()
-    first, again, other = (task.parse(SENTENCES, METHODS["sample"], seed=seed) for seed in (1, 1, 2))
-    assert first == again != other
+    first, same, other = (task.parse(SENTENCES, METHODS["sample"], seed=seed) for seed in (1, 1, 2))
+    assert first == same != other
 
 
 @pytest.mark.slow
@@ -180,13 +180,13 @@ def test_a_sentence_without_words_has_no_tree() -> None:
     assert task.parse([], METHODS["greedy"]) == []
 
 
-def test_the_mode_of_a_parser_in_training_is_left_as_it_was() -> None:
+def test_parsing_restores_training_mode() -> None:
     task = parser().train()
     task.parse([["it"]], METHODS["greedy"])
     assert task.training
 
 
-def test_more_words_than_positions_are_refused_by_number() -> None:
+def test_a_sentence_longer_than_the_positions_is_rejected_by_number() -> None:
     task = parser("transformer", position="learned", max_length=20)
     with pytest.raises(UserError) as caught:
         task.parse([["it"], ["it"] * 18], METHODS["greedy"], numbers=[7, 8])
@@ -195,8 +195,8 @@ def test_more_words_than_positions_are_refused_by_number() -> None:
         == "sentence 8: a tree over 18 words has at least 21 symbols, but the model has 20 positions; shorten"
         " the sentence, or train with a larger model.max_length or another model.position"
     )
-    found = task.parse([["it"] * 17], METHODS["greedy"])[0][0]
-    assert len(linearise(found.tree)) + 1 == 20  # no room but for one bracket
+    parse = task.parse([["it"] * 17], METHODS["greedy"])[0][0]
+    assert len(linearise(parse.tree)) + 1 == 20  # there is room for only one bracket
 
 
 def test_half_a_character_is_refused() -> None:
@@ -206,15 +206,15 @@ def test_half_a_character_is_refused() -> None:
         parser().parse([["it", "\udc80"]], METHODS["greedy"])
 
 
-def test_symbols_that_training_never_had_are_unknown_and_never_written() -> None:
+def test_unknown_symbols_are_encoded_as_unknown_and_never_generated() -> None:
     task = parser()
     strange = Parsed(parse_tree("(TOP (INTJ (UH oh)))"), "dev")
     assert symbols_of(task, task.encode([strange])[0].target) == "(TOP <unk> XX <unk> )TOP"
     terms, _ = task(task.collate(task.encode([strange])))
     assert torch.isfinite(terms["loss"].sum)
-    written = task.predict(task.collate(task.encode([strange])))
-    assert task.measure([strange], written).values["well_formed"] == 100
-    assert "<unk>" not in written[0]
+    predictions = task.predict(task.collate(task.encode([strange])))
+    assert task.measure([strange], predictions).values["well_formed"] == 100
+    assert "<unk>" not in predictions[0]
 
 
 def test_gold_trees_score_100() -> None:
@@ -226,24 +226,24 @@ def test_gold_trees_score_100() -> None:
         assert task.sentence_scores(EXAMPLES, gold) == [100.0] * len(EXAMPLES)
 
 
-def test_brackets_are_scored_as_evalb_does() -> None:
+def test_brackets_are_scored_like_evalb() -> None:
     # Of (S 0 3) (NP 0 2) (VP 2 3), the full stop left out, S and VP are right; (NP 0 1) is wrong.
     measured = parser().measure(EXAMPLES[:1], ["(TOP (S (NP XX )NP XX (VP XX )VP XX )S )TOP"])
     assert measured.values["f1"] == pytest.approx(100 * 2 / 3)
     assert measured.text == "F1 66.67, precision 66.67, recall 66.67, complete 0.00, well-formed 100.0 %"
 
 
-def test_wrong_tags_lower_the_tagging_accuracy_and_no_bracket() -> None:
+def test_wrong_tags_lower_the_tagging_accuracy_but_no_bracket_score() -> None:
     task = parser(tags=True)
     measured = task.measure(EXAMPLES[:1], ["(TOP (S (NP DT VBZ )NP (VP VBZ )VP NN )S )TOP"])
     assert measured.values["tags"] == 50.0 and measured.values["f1"] == 100.0
     assert measured.text.endswith("tags 50.00 % right")
 
 
-def test_a_prediction_is_shown_with_the_tags_that_were_written() -> None:
+def test_a_prediction_is_shown_with_its_predicted_tags() -> None:
     gold = "(TOP (NP (NP (DT a) (NN dog)) (-LRB- -LRB-) (ADJP (JJ old)) (-RRB- -RRB-)))"
-    shown = parser(tags=True).described(EXAMPLES[2], "(TOP (NP DT VBZ )NP -LRB- JJ -RRB- )TOP")
-    assert shown == {
+    description = parser(tags=True).described(EXAMPLES[2], "(TOP (NP DT VBZ )NP -LRB- JJ -RRB- )TOP")
+    assert description == {
         "source": "a dog ( old )",
         "target": gold,
         "prediction": "(TOP (NP (DT a) (VBZ dog)) (-LRB- -LRB-) (JJ old) (-RRB- -RRB-))",
@@ -252,13 +252,13 @@ def test_a_prediction_is_shown_with_the_tags_that_were_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "(TOP (S XX XX )S", "(TOP XX XX XX XX XX )TOP", "XX"])
-def test_what_is_no_tree_over_the_words_counts_as_none(text: str) -> None:
+def test_malformed_output_counts_as_no_tree(text: str) -> None:
     measured = parser().measure(EXAMPLES[:2], [text, " ".join(linearise(EXAMPLES[1].tree))])
     assert measured.values["well_formed"] == 50.0
     assert parser().sentence_scores(EXAMPLES[:1], [text]) == [0.0]
 
 
-def test_every_gold_tree_of_the_embedded_treebank_may_be_written() -> None:
+def test_every_gold_tree_of_the_embedded_treebank_is_allowed_by_the_constraint() -> None:
     examples = [
         Parsed(tree, "") for tree in map(cleaned, read_trees(sample_path("craft") / "dev.mrg")) if tree is not None
     ]
@@ -278,7 +278,7 @@ def test_words_and_brackets_share_no_vocabulary() -> None:
         train_parsing_vocabularies(lambda texts, specials: train_word(texts), True, EXAMPLES, ParsingConfig())
 
 
-def test_training_learns_two_trees_by_heart() -> None:
+def test_training_memorises_two_trees() -> None:
     torch.manual_seed(1)
     task = parser("bahdanau", dim=24).float().train()
     with torch.no_grad():

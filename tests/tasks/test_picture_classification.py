@@ -1,4 +1,4 @@
-"""What pictures show: a folder a class is learnt by heart, over each way to read a picture."""
+"""Picture classification: a folder per class is memorised, with each way to read a picture."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ BARS = {"upright": (slice(None), slice(6, 10)), "level": (slice(6, 10), slice(No
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Bars on noise, twelve of each way."""
+    """Bars on noise, twelve of each orientation."""
     draw = np.random.default_rng(1)
     for name, place in BARS.items():
         (tmp_path / "bars" / name).mkdir(parents=True)
@@ -34,7 +34,9 @@ def folder(tmp_path: Path) -> Path:
         pytest.param("rows", "recurrent", marks=pytest.mark.slow),
     ],
 )
-def test_bars_are_told_apart(folder: Path, reader: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_orientations_of_bars_are_classified(
+    folder: Path, reader: str, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     data = [f"data.train={folder}/bars", f"data.valid={folder}/bars", "task.input=" + reader, "task.input.side=16"]
     sizes = [
         f"model.family={model}",

@@ -36,14 +36,16 @@ def tokenizer(kind: str) -> Tokenizer:
     return framed_as_bert(vocabularies["tokenizer"]) if kind == "wordpiece" else vocabularies["tokenizer"]
 
 
-def task(kind: str = "word", family: str = "recurrent", *, model: dict | None = None, **options) -> QuestionAnswering:
-    found = tokenizer(kind)
+def build(kind: str = "word", family: str = "recurrent", *, model: dict | None = None, **options) -> QuestionAnswering:
+    word_tokenizer = tokenizer(kind)
     options = {"window": 24, "stride": 5, "longest_answer": 4, **options}
     torch.manual_seed(1)
     config = MODELS[family].config(**{"dim": 16, **(model or {})})
-    body = MODELS[family].build(config, Tokens(found.vocabulary))
-    made = QuestionAnswering(body, WordReader.of(body, {"tokenizer": found}), QuestionAnsweringConfig(**options))
-    return made.eval()
+    body = MODELS[family].build(config, Tokens(word_tokenizer.vocabulary))
+    result = QuestionAnswering(
+        body, WordReader.of(body, {"tokenizer": word_tokenizer}), QuestionAnsweringConfig(**options)
+    )
+    return result.eval()
 
 
 BIDIRECTIONAL = {"bidirectional": True}
@@ -62,108 +64,110 @@ BERT = {"num_heads": 2, "num_layers": 1, "max_length": 40}
 )
 @pytest.mark.parametrize("answer", WORDS)
 def test_the_target_is_the_answer_in_the_untouched_passage(kind: str, family: str, model: dict, answer: str) -> None:
-    made = task(kind, family, model=model, window=64)
-    (encoded,) = made.encode([example(answer)])
-    told = 0
+    task = build(kind, family, model=model, window=64)
+    (encoded,) = task.encode([example(answer)])
+    num_answers = 0
     for window in encoded.windows:
         assert len(window.words.tokens) <= 64
-        nowhere = made.nowhere(window.words)
+        nowhere = task.nowhere(window.words)
         if window.target != (nowhere, nowhere):
             first, last = (window.offsets[place - window.place] for place in window.target)
             assert answer in PASSAGE[first[0] : last[1]] and len(PASSAGE[first[0] : last[1]]) <= len(answer) + 5
-            told += 1
-    assert told > 0
+            num_answers += 1
+    assert num_answers > 0
 
 
 def test_windows_overlap_by_the_stride_and_hold_every_token() -> None:
-    made = task(model=BIDIRECTIONAL)
-    (encoded,) = made.encode([example("Oslo")])
+    task = build(model=BIDIRECTIONAL)
+    (encoded,) = task.encode([example("Oslo")])
     begins = [window.begin for window in encoded.windows]
     capacity = len(encoded.windows[0].offsets)
     assert begins == [*range(0, len(begins) * 5, 5)] and capacity == 24 - 1 - len(["Where", "did", "Ada", "go", "?"])
     starts = {int(start) for window in encoded.windows for start, _ in window.offsets}
     assert {PASSAGE.index(word) for word in WORDS} <= starts
     targets = [window.target for window in encoded.windows]
-    assert targets[0] == (0, 0) and targets[-1] != (0, 0)  # Oslo stands in the last one alone
-    batch = made.collate([encoded])
-    assert made.counts(batch)["loss"] == len(begins) == made(batch)[0]["loss"].count
+    assert targets[0] == (0, 0) and targets[-1] != (0, 0)  # Oslo is only in the last window
+    batch = task.collate([encoded])
+    assert task.counts(batch)["loss"] == len(begins) == task(batch)[0]["loss"].count
 
 
-def test_the_best_span_is_that_of_all_windows_as_enumeration_finds_it() -> None:
-    """Every span of at most four words that some window holds, by hand."""
-    made = task(model=BIDIRECTIONAL)
-    made.threshold.fill_(0.3)
-    (encoded,) = made.encode([example("Rome")])
-    batch = made.collate([encoded])
+def test_the_best_span_over_windows_equals_enumeration() -> None:
+    """Against all spans of at most four words within a window, enumerated."""
+    task = build(model=BIDIRECTIONAL)
+    task.threshold.fill_(0.3)
+    (encoded,) = task.encode([example("Rome")])
+    batch = task.collate([encoded])
     with torch.no_grad():
-        logits = made.logits(batch)
-        found = made.best_spans(batch, 5)[0]
+        logits = task.logits(batch)
+        prediction = task.best_spans(batch, 5)[0]
     scores: dict[tuple[int, int], float] = {}
-    none = math.inf
+    no_answer = math.inf
     for row, window in enumerate(encoded.windows):
         for first in range(len(window.offsets)):
             for last in range(first, min(first + 4, len(window.offsets))):
                 span = int(window.offsets[first, 0]), int(window.offsets[last, 1])
                 score = float(logits[row, 0, window.place + first] + logits[row, 1, window.place + last])
                 scores[span] = max(scores.get(span, -math.inf), score)
-        none = min(none, float(logits[row, :, 0].sum()))
-    total = sum(map(math.exp, scores.values())) + math.exp(none - 0.3)
+        no_answer = min(no_answer, float(logits[row, :, 0].sum()))
+    total = sum(map(math.exp, scores.values())) + math.exp(no_answer - 0.3)
     best = sorted(scores, key=lambda span: -scores[span])[:5]
-    assert [tuple(span[:2]) for span in found["spans"]] == best
-    assert [span[2] for span in found["spans"]] == pytest.approx(
+    assert [tuple(span[:2]) for span in prediction["spans"]] == best
+    assert [span[2] for span in prediction["spans"]] == pytest.approx(
         [math.exp(scores[span]) / total for span in best], rel=1e-4
     )
-    assert found["none"] == pytest.approx(math.exp(none - 0.3) / total, rel=1e-4)
+    assert prediction["none"] == pytest.approx(math.exp(no_answer - 0.3) / total, rel=1e-4)
 
 
 def test_a_question_has_the_same_answer_in_any_batch() -> None:
-    made = task("wordpiece", "bert", model=BERT)
+    task = build("wordpiece", "bert", model=BERT)
     questions = [example(), example(question="Who?", passage="Bo left."), example(question="Who left for Rome?")]
-    together = made.answer(questions, n_best=3)
-    for asked, found in zip(questions, together, strict=True):
-        (alone,) = made.answer([asked], n_best=3)
-        assert [(span.start, span.stop) for span in alone.n_best] == [(span.start, span.stop) for span in found.n_best]
-        assert alone.probability == pytest.approx(found.probability, rel=1e-4)
-        assert found.text == asked.passage[found.answer.start : found.answer.stop]
+    together = task.answer(questions, n_best=3)
+    for question, together_answer in zip(questions, together, strict=True):
+        (alone,) = task.answer([question], n_best=3)
+        assert [(span.start, span.stop) for span in alone.n_best] == [
+            (span.start, span.stop) for span in together_answer.n_best
+        ]
+        assert alone.probability == pytest.approx(together_answer.probability, rel=1e-4)
+        assert together_answer.text == question.passage[together_answer.answer.start : together_answer.answer.stop]
 
 
-def test_losses_of_windows_add_up_however_a_batch_is_cut() -> None:
-    made = task(model=BIDIRECTIONAL)
-    batch = made.collate(made.encode([example("Rome"), example(), example("Ada", passage="Ada sat.")]))
-    made.requires_grad_(False)
-    parts = [made(rows_of(batch, part))[0]["loss"] for part in (slice(0, 2), slice(2, 5), slice(5, None))]
-    whole = made(batch)[0]["loss"]
+def test_losses_of_windows_add_up_over_any_micro_batches() -> None:
+    task = build(model=BIDIRECTIONAL)
+    batch = task.collate(task.encode([example("Rome"), example(), example("Ada", passage="Ada sat.")]))
+    task.requires_grad_(False)
+    parts = [task(rows_of(batch, part))[0]["loss"] for part in (slice(0, 2), slice(2, 5), slice(5, None))]
+    whole = task(batch)[0]["loss"]
     assert sum(float(part.sum) for part in parts) == pytest.approx(float(whole.sum), rel=1e-5)
     assert sum(int(part.count) for part in parts) == int(whole.count)
 
 
-def test_no_answer_is_told_by_the_threshold_that_suits_the_validation_part() -> None:
-    made = task(model=BIDIRECTIONAL)
+def test_no_answer_is_decided_by_a_threshold_fitted_to_validation() -> None:
+    task = build(model=BIDIRECTIONAL)
     questions = [example("Rome"), example()]
-    encoded = made.encode(questions)
-    made.prepare(encoded[:1])
-    assert math.isinf(made.threshold) and not made.settle([(questions, made.collate(encoded))])
-    assert made.answer(questions)[1].answer is not None and made.answer(questions)[1].no_answer is None
-    made.prepare(encoded)
-    assert made.threshold == 0
-    made.spans = lambda batch: [spans(best=2.0, none=1.0), spans(best=2.0, none=4.0)]  # type: ignore[method-assign]
-    assert made.settle([(questions, made.collate(encoded))])
-    assert -1 < float(made.threshold) < 2
-    predictions = made.predict(made.collate(encoded))
-    assert [found["none"] > found["spans"][0][2] for found in predictions] == [False, True]
-    measured = made.measure(questions, predictions)
+    encoded = task.encode(questions)
+    task.prepare(encoded[:1])
+    assert math.isinf(task.threshold) and not task.settle([(questions, task.collate(encoded))])
+    assert task.answer(questions)[1].answer is not None and task.answer(questions)[1].no_answer is None
+    task.prepare(encoded)
+    assert task.threshold == 0
+    task.spans = lambda batch: [spans(best=2.0, none=1.0), spans(best=2.0, none=4.0)]  # type: ignore[method-assign]
+    assert task.settle([(questions, task.collate(encoded))])
+    assert -1 < float(task.threshold) < 2
+    predictions = task.predict(task.collate(encoded))
+    assert [prediction["none"] > prediction["spans"][0][2] for prediction in predictions] == [False, True]
+    measured = task.measure(questions, predictions)
     assert measured.values == {"exact_match": 100, "f1": 100, "f1_answerable": 100, "f1_unanswerable": 100}
-    assert made.described(questions[0], predictions[0])["prediction"] == "Rome"
+    assert task.described(questions[0], predictions[0])["prediction"] == "Rome"
 
 
 def spans(best: float, none: float) -> Spans:
-    """Two words of the passage: 'Rome' scores `best`, 'Rome, and' and 'and' less."""
+    """Spans over two words of the passage: 'Rome' scores `best`, and 'Rome, and' and 'and' score less."""
     start = PASSAGE.index("Rome")
     scores = torch.tensor([[best, best - 2], [best - 3, -math.inf]])
     return Spans(scores, torch.tensor([[start, start + 4], [start + 6, start + 9]]), none)
 
 
-def test_an_empty_choice_is_no_answer() -> None:
+def test_without_spans_there_is_no_answer() -> None:
     nothing = Spans(torch.full((0, 1), -math.inf), torch.zeros(0, 2, dtype=torch.long), 1.0)
     assert best_spans(nothing, 3, 0.0) == {"spans": [], "none": 1.0}
     assert best_spans(nothing, 3, math.inf) == {"spans": [], "none": None}
@@ -171,47 +175,49 @@ def test_an_empty_choice_is_no_answer() -> None:
 
 def test_a_window_without_room_is_refused() -> None:
     with pytest.raises(UserError, match=r"task.window \(2\) leaves no room for a passage"):
-        task(window=2)
+        build(window=2)
     with pytest.raises(
         UserError, match=r"q: the question.s 5 tokens leave no room for the passage in task.window \(6\)"
     ):
-        task(window=6).encode([example()])
+        build(window=6).encode([example()])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "steps"), [("mixed", 80), ("recurrent", 220)])
-def test_what_follows_a_letter_is_learnt(family: str, steps: int) -> None:
-    """`a 7 c 2 d 4 .`, and `c` is asked for: 2. A letter that is not there has no answer."""
+def test_the_digit_after_a_letter_is_learnt(family: str, steps: int) -> None:
+    """For `a 7 c 2 d 4 .` and the question `c` the answer is 2. A missing letter has no answer."""
     draw = random.Random(1)
     letters, digits = "abcd", "0123"
 
     def drawn(number: int) -> Question:
-        told = draw.sample(letters, k=2)
-        passage = "".join(f"{letter} {draw.choice(digits)} . " for letter in told).rstrip()
-        asked = draw.choice(letters)
-        answers = (Answer(passage[(at := passage.index(asked) + 2)], at),) if asked in told else ()
-        return Question(asked, passage, answers, f"{number}")
+        chosen = draw.sample(letters, k=2)
+        passage = "".join(f"{letter} {draw.choice(digits)} . " for letter in chosen).rstrip()
+        letter_asked = draw.choice(letters)
+        answers = (Answer(passage[(at := passage.index(letter_asked) + 2)], at),) if letter_asked in chosen else ()
+        return Question(letter_asked, passage, answers, f"{number}")
 
     train, valid = [[drawn(number) for number in range(size)] for size in (256, 64)]
-    found = TOKENIZERS["word"]([each.passage for each in train])
+    word_tokenizer = TOKENIZERS["word"]([each.passage for each in train])
     torch.manual_seed(1)
     if family == "mixed":
         layers = [{"name": "convolution", "causal": False}, {"name": "attention", "causal": False}, "feedforward"]
         config = MODELS[family].config(dim=32, layers=layers)
     else:
         config = MODELS[family].config(dim=48, embedding_dim=32)
-    body = MODELS[family].build(config, Tokens(found.vocabulary))
-    made = QuestionAnswering(body, WordReader.of(body, {"tokenizer": found}), QuestionAnsweringConfig(window=16))
-    encoded = made.encode(train)
-    made.prepare(encoded)
-    batch = made.collate(encoded)
-    optimiser = torch.optim.Adam(made.parameters(), 1e-2)
+    body = MODELS[family].build(config, Tokens(word_tokenizer.vocabulary))
+    task = QuestionAnswering(
+        body, WordReader.of(body, {"tokenizer": word_tokenizer}), QuestionAnsweringConfig(window=16)
+    )
+    encoded = task.encode(train)
+    task.prepare(encoded)
+    batch = task.collate(encoded)
+    optimiser = torch.optim.Adam(task.parameters(), 1e-2)
     for _ in range(steps):
-        loss = made(batch)[0]["loss"]
+        loss = task(batch)[0]["loss"]
         optimiser.zero_grad()
         (loss.sum / loss.count).backward()
         optimiser.step()
-    held_out = made.collate(made.encode(valid))
-    assert made.settle([(valid, held_out)])
-    values = made.measure(valid, made.predict(held_out)).values
+    held_out = task.collate(task.encode(valid))
+    assert task.settle([(valid, held_out)])
+    values = task.measure(valid, task.predict(held_out)).values
     assert values["exact_match"] > 90, values

@@ -1,4 +1,4 @@
-"""A vector for a text: pooled, of length 1 where asked, the same alone and among others."""
+"""A vector for a text: pooled, optionally of length 1, and the same alone and in a batch."""
 
 import pytest
 import torch
@@ -29,22 +29,22 @@ def embed(task: Representation, *texts: str) -> torch.Tensor:
         return task.eval()(task.collate(task.reader.encode_whole(texts)))
 
 
-def test_a_text_has_the_same_vector_alone_and_among_others() -> None:
+def test_a_text_has_the_same_vector_alone_and_in_a_batch() -> None:
     task = representation(normalise=True)
-    found = embed(task, *TEXTS)
-    for text, vector in zip(TEXTS, found, strict=True):
+    together = embed(task, *TEXTS)
+    for text, vector in zip(TEXTS, together, strict=True):
         torch.testing.assert_close(embed(task, text)[0], vector)
-    torch.testing.assert_close(found.norm(dim=-1), torch.ones(len(TEXTS)))
+    torch.testing.assert_close(together.norm(dim=-1), torch.ones(len(TEXTS)))
 
 
-def test_a_mean_is_of_the_body_s_vectors_and_a_pooler_has_weights() -> None:
+def test_the_mean_is_over_the_bodys_vectors_and_a_pooler_has_weights() -> None:
     task = representation().eval()
     tokens = TOKENIZER.frame.around(TOKENIZER.encode(TEXTS[0])).tokens  # type: ignore[union-attr]
     torch.testing.assert_close(embed(task, TEXTS[0])[0], task.body(torch.tensor([tokens]))[0][0].mean(0))
     assert "pooling.dense.weight" in representation(pooling="pooler").state_dict()
 
 
-def test_what_is_read_of_a_text_is_the_shorter_of_two_limits() -> None:
+def test_the_longest_text_is_the_smaller_of_two_limits() -> None:
     assert (representation(longest=5).longest, representation().longest, representation(longest=60).longest) == (
         5,
         40,

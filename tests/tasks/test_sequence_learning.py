@@ -1,4 +1,4 @@
-"""That attention learns: short sequences copied and reversed, and looked at in the right places."""
+"""Attention learns to copy and reverse short sequences, and attends to the right places."""
 
 from functools import cache
 from typing import Any
@@ -36,16 +36,16 @@ LEARNT: dict[str, tuple[str, dict[str, Any], int]] = {
     "hard-copy": ("copy", {**LSTM, **HARD}, 200),
     "hard-reverse": ("reverse", {**LSTM, **HARD}, 200),
 }
-"""The corpus, the model, and how many steps it is given."""
+"""The corpus, the model and the number of training steps."""
 
 
 @cache
 def learnt(name: str) -> tuple[SequenceToSequence, list[Pair]]:
-    """A trained task, and pairs that it has not seen."""
+    """A trained task, and held-out pairs."""
     corpus, settings, steps = LEARNT[name]
     pairs = [Pair(*line) for line in synthetic_lines(corpus, 4000 + HELD_OUT, 1, 1, LONGEST)]
-    seen = {pair.source for pair in pairs[HELD_OUT:]}
-    held_out = [pair for pair in pairs[:HELD_OUT] if pair.source not in seen]
+    trained_sources = {pair.source for pair in pairs[HELD_OUT:]}
+    held_out = [pair for pair in pairs[:HELD_OUT] if pair.source not in trained_sources]
     torch.manual_seed(0)
     tokenizer = train_word([pair.source for pair in pairs])
     family = MODELS[settings["family"]]
@@ -72,37 +72,36 @@ def learnt(name: str) -> tuple[SequenceToSequence, list[Pair]]:
     return task.eval(), held_out
 
 
-def right(name: str) -> float:
+def exact_match(name: str) -> float:
     task, pairs = learnt(name)
     return task.measure(pairs, task.predict(task.collate(task.encode(pairs)))).values["exact_match"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm-copy", "lstm-reverse", "transformer-copy"])
-def test_sequences_that_were_never_seen_are_written_right(name: str) -> None:
-    assert right(name) >= 90
+def test_held_out_sequences_are_generated_correctly(name: str) -> None:
+    assert exact_match(name) >= 90
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["copy", "reverse"])
-def test_hard_attention_learns_nearly_what_soft_attention_learns(corpus: str) -> None:
-    """As Xu et al. 2015 trained it. A guess is right once in twenty symbols, and a sequence of these lengths once in a
-    hundred."""
-    assert right(f"hard-{corpus}") >= right(f"lstm-{corpus}") - 5
+def test_hard_attention_learns_almost_as_well_as_soft_attention(corpus: str) -> None:
+    """Trained as by Xu et al. 2015. Guessing would get one in twenty symbols right, and one in a hundred sequences."""
+    assert exact_match(f"hard-{corpus}") >= exact_match(f"lstm-{corpus}") - 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm-copy", "lstm-reverse"])
-def test_the_largest_weight_is_on_the_word_that_is_written(name: str) -> None:
+def test_the_largest_weight_is_on_the_generated_word(name: str) -> None:
     task, pairs = learnt(name)
     batch = task.collate(task.encode(pairs))
-    with torch.no_grad(), record(task, "*.weights") as seen:
+    with torch.no_grad(), record(task, "*.weights") as recorded:
         task(batch)
-    [path] = seen
-    weights = seen[path][:, :, 0, 0]  # (batch, length, source length)
-    found = Accuracy()
+    [path] = recorded
+    weights = recorded[path][:, :, 0, 0]  # (batch, length, source length)
+    accuracy = Accuracy()
     for row, pair in enumerate(pairs):
         length = len(pair.target.split())
         places = torch.tensor([[right_place(LEARNT[name][0], pair.source, step) for step in range(length)]])
-        found += alignment_accuracy(weights[row : row + 1, :length], places)
-    assert found.value >= 0.9
+        accuracy += alignment_accuracy(weights[row : row + 1, :length], places)
+    assert accuracy.value >= 0.9

@@ -1,5 +1,5 @@
-"""What sounds are: a folder a class is learnt by heart; tables and lists say the same; recordings are told apart by
-their digit."""
+"""Sound classification: a folder per class is memorised; tables and lists give the same examples; digits are
+classified."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ SMALL = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Low tones and high ones, eight of each, and a file that is no sound."""
+    """Low and high tones, eight of each, and a file that is not sound."""
     for name, letter in (("low", "a"), ("high", "c")):
         (tmp_path / "tones" / name).mkdir(parents=True)
         for number in range(8):
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_tones_of_a_folder_a_class_are_told_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tones_in_a_folder_per_class_are_classified(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = [f"data.train={folder}/tones", f"data.valid={folder}/tones", "task.input.vocal_tract=0"]
     steps = ["training.steps=40", "training.batch_size=8", "training.evaluate_every=20", "training.learning_rate=0.01"]
     result = run_recipe("classify-sounds", [*SMALL, *data, *steps], out=folder / "run")
@@ -47,35 +47,35 @@ def test_tones_of_a_folder_a_class_are_told_apart(folder: Path, capsys: pytest.C
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [(label, name) for label, _, name in lines] == [("high", high), ("low", low)]
     assert main(["predict", str(folder / "run"), high, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["label"] == "high" and sum(told["probabilities"].values()) == pytest.approx(1)
+    answers = json.loads(capsys.readouterr().out)
+    assert answers["label"] == "high" and sum(answers["probabilities"].values()) == pytest.approx(1)
     assert main(["predict", str(folder / "run"), str(folder / "tones" / "low" / "about.txt")]) == 2
     assert "about.txt: this is not a sound file in a known format" in capsys.readouterr().err
 
 
-def test_a_table_and_a_list_label_sounds_as_a_folder_does(folder: Path) -> None:
+def test_tables_and_lists_label_sounds_like_folders(folder: Path) -> None:
     notes = Notes()
-    found = list(read_labelled_inputs(folder / "tones", SOUND_FILES, notes=notes))
-    assert len(found) == 16 and notes.report() == [
+    examples = list(read_labelled_inputs(folder / "tones", SOUND_FILES, notes=notes))
+    assert len(examples) == 16 and notes.report() == [
         f"skipped 1 x file without a sound's extension (first: {folder / 'tones/low/about.txt'})"
     ]
-    rows = [(str(Path(each.input).relative_to(folder)), each.label) for each in found]
+    rows = [(str(Path(each.input).relative_to(folder)), each.label) for each in examples]
     table = folder / "table.csv"
     table.write_text("file,label\n" + "".join(f"{path},{label}\n" for path, label in rows), encoding="utf-8")
     assert [(each.input, each.labels) for each in read_labelled_inputs(table, SOUND_FILES)] == [
-        (each.input, each.labels) for each in found
+        (each.input, each.labels) for each in examples
     ]
     lines = folder / "lines.jsonl"
-    written = list(
-        LABELLED_SOUNDS.rows([(each.input, each.label) for each in found], Notes()) if LABELLED_SOUNDS.rows else ()
+    listed = list(
+        LABELLED_SOUNDS.rows([(each.input, each.label) for each in examples], Notes()) if LABELLED_SOUNDS.rows else ()
     )
-    lines.write_text("".join(json.dumps(row) + "\n" for row in written), encoding="utf-8")
+    lines.write_text("".join(json.dumps(row) + "\n" for row in listed), encoding="utf-8")
     assert [(each.input, each.labels) for each in read_labelled_inputs(lines, SOUND_FILES)] == [
-        (each.input, each.labels) for each in found
+        (each.input, each.labels) for each in examples
     ]
 
 
-def test_what_is_missing_is_named(folder: Path) -> None:
+def test_missing_sounds_are_named(folder: Path) -> None:
     (folder / "none.csv").write_text("sound,label\nnone.wav,low\n", encoding="utf-8")
     with pytest.raises(
         UserError, match=f"none.csv:2: there is no file {folder}/none.wav; paths are relative to {folder}"

@@ -1,4 +1,4 @@
-"""The tagger: what it learns, what it may write, and what it refuses."""
+"""The tagger: what it learns, which tags it may predict, and what it rejects."""
 
 import itertools
 import math
@@ -62,21 +62,21 @@ def learn(task: Any, examples: list[Any], steps: int) -> None:
 
 
 @pytest.mark.parametrize("output", ["crf", "softmax"])
-def test_eight_sentences_are_learnt_by_heart(output: str) -> None:
+def test_eight_sentences_are_memorised(output: str) -> None:
     task = tagger(output=output)
     learn(task, EXAMPLES, 60)
     predictions = task.predict(task.collate(task.encode(EXAMPLES)))
     assert predictions == [list(example.tags or ()) for example in EXAMPLES]
     measured = task.measure(EXAMPLES, predictions)
     assert measured.values == {"f1": 100, "precision": 100, "recall": 100, "accuracy": 100}
-    found = task.tag([example.words for example in EXAMPLES])
-    assert [[tag for tag, _ in tags] for tags in found] == predictions
-    assert all(0.5 < sure <= 1 for tags in found for _, sure in tags)
+    tagged = task.tag([example.words for example in EXAMPLES])
+    assert [[tag for tag, _ in tags] for tags in tagged] == predictions
+    assert all(0.5 < sure <= 1 for tags in tagged for _, sure in tags)
     assert task.report(EXAMPLES, predictions)[0].splitlines()[0] == "13 of 13 gold and 13 predicted phrases, 30 tags"
 
 
 @pytest.mark.parametrize("pieces", ["first", "last", "mean"])
-def test_words_in_pieces_are_tagged_as_words(pieces: str) -> None:
+def test_words_of_several_subwords_get_one_tag(pieces: str) -> None:
     task = tagger(tokenizer=lambda texts: train_bpe(texts, size=270), pieces=pieces)
     assert (
         max(
@@ -91,7 +91,7 @@ def test_words_in_pieces_are_tagged_as_words(pieces: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["bioes", "iob2"])
-def test_a_crf_never_writes_what_its_scheme_forbids(scheme: str) -> None:
+def test_a_crf_never_predicts_tags_that_its_scheme_forbids(scheme: str) -> None:
     task = tagger(scheme=scheme)
     torch.nn.init.normal_(task.output.weight, std=20)
     batch = task.collate(task.encode(EXAMPLES * 4))
@@ -102,7 +102,7 @@ def test_a_crf_never_writes_what_its_scheme_forbids(scheme: str) -> None:
     assert any(find_tag_fault([task.tags.names[id] for id in ids], scheme) for ids in free), "the test forbids nothing"
 
 
-def test_the_probability_of_a_tag_is_its_share_of_all_sequences() -> None:
+def test_the_probability_of_a_tag_is_its_marginal_over_all_sequences() -> None:
     task = tagger(scheme="iob2")
     words = ["Ada", "met", "Bo"]
     batch = task.collate(task.encode([sentence("Ada/O met/O Bo/O")]))
@@ -127,7 +127,7 @@ def test_parts_of_speech_are_tags_of_single_words() -> None:
     assert described["wrong"] == [{"word": 1, "gold": "PRON", "predicted": "VERB"}]
 
 
-def test_sentences_without_words_have_no_tags_and_do_not_move_the_others() -> None:
+def test_sentences_without_words_have_no_tags_and_keep_the_order() -> None:
     task = tagger()
     words = [["Ada", "met", "Bo"], [], ["it", "rains"]]
     first, nothing, last = task.tag(words)
@@ -135,19 +135,19 @@ def test_sentences_without_words_have_no_tags_and_do_not_move_the_others() -> No
     assert [tag for tag, _ in task.tag([words[2]])[0]] == [tag for tag, _ in last]
 
 
-def test_a_tagged_text_has_its_phrases_by_the_characters_of_the_text() -> None:
+def test_phrases_of_a_tagged_text_have_character_offsets() -> None:
     text = "  Ada Lovelace  didn't go. "
     tags = [("B-PER", 0.9), ("I-PER", 0.7), ("O", 1.0), ("O", 0.8), ("O", 1.0), ("O", 1.0)]
-    found = TaggedText.of(text, split_words(text), tags, are_phrases=True)
-    (span,) = found.spans
+    tagged = TaggedText.of(text, split_words(text), tags, are_phrases=True)
+    (span,) = tagged.spans
     assert (span.label, span.text, span.probability, text[span.start : span.stop]) == (
         "PER",
         "Ada Lovelace",
         0.7,
         "Ada Lovelace",
     )
-    assert [text[word.start : word.stop] for word in found.words] == ["Ada", "Lovelace", "did", "n't", "go", "."]
-    assert str(found).splitlines()[1] == "Lovelace\tI-PER\t0.7000"
+    assert [text[word.start : word.stop] for word in tagged.words] == ["Ada", "Lovelace", "did", "n't", "go", "."]
+    assert str(tagged).splitlines()[1] == "Lovelace\tI-PER\t0.7000"
     assert TaggedText.of(text, split_words(text), tags, are_phrases=False).spans == []
 
 
@@ -168,8 +168,8 @@ def test_a_tagged_text_has_its_phrases_by_the_characters_of_the_text() -> None:
     ],
 )
 @pytest.mark.parametrize("to_train", [True, False])
-def test_a_tag_that_was_not_learnt_is_named_with_its_place(tags: str, message: str, to_train: bool) -> None:
-    """In the training part, and where a part has no other."""
+def test_an_unknown_tag_is_named_with_its_place(tags: str, message: str, to_train: bool) -> None:
+    """In the training part, and in a part that has only unknown tags."""
     with pytest.raises(UserError) as error:
         encoded(tagger(), [sentence(tags, 9)], to_train=to_train)
     assert str(error.value).startswith(message)
@@ -180,42 +180,47 @@ def encoded(task: Tagger, examples: list[Sentence], *, to_train: bool = False) -
 
 
 def judged(task: Tagger, examples: list[Sentence]) -> Score:
-    """The score of a part."""
+    """The score of an evaluated part."""
     evaluation = Evaluation(TrainingConfig(), DecodingConfig(), 1, is_final=True)
-    found = TAGGING.learns.judge(task, task, examples, encoded(task, examples), evaluation)
-    assert found is not None
-    return found
+    score = TAGGING.learns.judge(task, task, examples, encoded(task, examples), evaluation)
+    assert score is not None
+    return score
 
 
 @pytest.mark.parametrize("output", ["crf", "softmax"])
-def test_a_tag_that_training_never_saw_counts_as_wrong_in_a_part_that_is_judged(output: str) -> None:
+def test_an_unknown_tag_counts_as_wrong_in_an_evaluated_part(output: str) -> None:
     train = [sentence("it/PRON rains/VERB"), sentence("dogs/NOUN bark/VERB")]
     task = tagger(train, output=output)
-    known, odd = sentence("it/PRON barks/VERB", 1), sentence("it/PRON hm/INTJ rains/VERB", 2)
-    first, both = judged(task, [known]), judged(task, [known, odd])
+    known_sentence, odd = sentence("it/PRON barks/VERB", 1), sentence("it/PRON hm/INTJ rains/VERB", 2)
+    first, with_odd = judged(task, [known_sentence]), judged(task, [known_sentence, odd])
     right = {
         id: prediction.split()
-        for id, prediction in ((id, fields["prediction"]) for id, fields in both.predictions.items())
+        for id, prediction in ((id, fields["prediction"]) for id, fields in with_odd.predictions.items())
     }
-    told = [*zip(right[known.id], known.tags or (), strict=True), *zip(right[odd.id], odd.tags or (), strict=True)]
-    assert both.measures["accuracy"] == pytest.approx(100 * sum(a == b for a, b in told) / 5), (
+    pairs = [
+        *zip(right[known_sentence.id], known_sentence.tags or (), strict=True),
+        *zip(right[odd.id], odd.tags or (), strict=True),
+    ]
+    assert with_odd.measures["accuracy"] == pytest.approx(100 * sum(a == b for a, b in pairs) / 5), (
         "of five words, one that cannot be right"
     )
-    rows = both.statistics[odd.id]["loss"]["mean"]
+    rows = with_odd.statistics[odd.id]["loss"]["mean"]
     assert rows[1] == (0 if output == "crf" else 2), (
         "without the word, or without a sentence whose tags are told together"
     )
-    assert math.isfinite(both.loss)
-    assert both.statistics[known.id]["loss"]["mean"] == pytest.approx(first.statistics[known.id]["loss"]["mean"])
+    assert math.isfinite(with_odd.loss)
+    assert with_odd.statistics[known_sentence.id]["loss"]["mean"] == pytest.approx(
+        first.statistics[known_sentence.id]["loss"]["mean"]
+    )
     if output == "crf":
-        assert both.loss == pytest.approx(first.loss)
+        assert with_odd.loss == pytest.approx(first.loss)
     with pytest.raises(
         UserError, match="names.conll:2, word 2: unknown label 'INTJ'.*the training part does not have it"
     ):
-        encoded(task, [known, odd], to_train=True)
+        encoded(task, [known_sentence, odd], to_train=True)
 
 
-def test_how_many_tags_training_never_saw_is_said() -> None:
+def test_the_number_of_unknown_tags_is_reported() -> None:
     task = tagger([sentence("it/PRON rains/VERB"), sentence("dogs/NOUN bark/VERB")])
     part = [sentence("it/PRON hm/INTJ ha/INTJ", 1), sentence("it/PRON rains/X", 2)]
     assert TAGGING.learns.judged_remarks(task, "test", part) == [
@@ -225,7 +230,7 @@ def test_how_many_tags_training_never_saw_is_said() -> None:
     assert TAGGING.learns.judged_remarks(task, "test", [sentence("it/PRON rains/VERB")]) == []
 
 
-def test_a_phrase_that_training_never_saw_is_one_that_is_missed() -> None:
+def test_a_phrase_with_an_unknown_label_counts_as_missed() -> None:
     task = tagger()
     score = judged(task, [sentence("Ada/B-PER met/O IBM/B-ORG", 1)])
     gold = score.statistics["names.conll:1"]["f1"]["f1"]
@@ -233,7 +238,7 @@ def test_a_phrase_that_training_never_saw_is_one_that_is_missed() -> None:
     assert score.statistics["names.conll:1"]["loss"]["mean"] == [0.0, 0.0]
 
 
-def test_what_cannot_be_learnt_is_refused() -> None:
+def test_unsuitable_training_data_are_rejected() -> None:
     with pytest.raises(
         UserError, match="every word of the training part has the tag 'O', so there is nothing to tell apart"
     ):

@@ -1,4 +1,4 @@
-"""Transcription: sounds of a few tones are learnt by heart and written down again, from Python and by the command."""
+"""Transcription: sounds of a few tones are memorised and transcribed, from Python and by the command."""
 
 import json
 import wave
@@ -26,7 +26,7 @@ PITCHES = {"a": 400.0, "b": 900.0, "c": 2000.0}
 
 
 def tones(text: str, seed: int = 0) -> torch.Tensor:
-    """A tenth of a second for each letter, and as much silence before each."""
+    """A tone of a tenth of a second for each letter, with as much silence before it."""
     seconds = torch.arange(RATE // 10) / RATE
     noise = 0.01 * torch.randn(len(text) * 2 * len(seconds), generator=torch.Generator().manual_seed(seed))
     parts = [
@@ -59,7 +59,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learnt eight sounds by heart."""
+    """A run that has memorised eight sounds."""
     folder = tmp_path_factory.mktemp("tones")
     for number, text in enumerate(TEXTS):
         write_wav(folder / f"{number}.wav", tones(text, number))
@@ -72,7 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_eight_sounds_are_learnt_by_heart_and_transcribed(run: Path) -> None:
+def test_eight_sounds_are_memorised_and_transcribed(run: Path) -> None:
     loaded = clew.load(run / "run")
     files = [str(run / f"{number}.wav") for number in range(len(TEXTS))]
     assert [str(found) for found in loaded.ask("transcribe", files)] == list(TEXTS)
@@ -85,8 +85,8 @@ def test_the_command_writes_a_line_for_each_file(run: Path, capsys: pytest.Captu
     assert main(["transcribe", str(run / "run"), first, second, "--beams", "8"]) == 0
     assert capsys.readouterr().out == f"{first}\tcab\n{second}\tabc\n"
     assert main(["transcribe", str(run / "run"), second, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["text"] == "abc" and told["sound"] == second and told["log_prob"] < 0
+    answers = json.loads(capsys.readouterr().out)
+    assert answers["text"] == "abc" and answers["sound"] == second and answers["log_prob"] < 0
 
 
 def test_a_sound_of_another_rate_is_resampled(run: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_sound_of_another_rate_is_resampled(run: Path) -> None:
     assert [str(found) for found in loaded.ask("transcribe", [str(path)])] == ["cab"]
 
 
-def test_what_is_no_sound_is_refused_by_name(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_are_not_sound_are_rejected_by_name(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "text.wav").write_text("not a sound", encoding="utf-8")
     assert main(["transcribe", str(run / "run"), str(run / "text.wav")]) == 2
     assert f"{run}/text.wav" in capsys.readouterr().err
@@ -104,7 +104,7 @@ def test_what_is_no_sound_is_refused_by_name(run: Path, capsys: pytest.CaptureFi
     assert f"{run}/none.wav" in capsys.readouterr().err
 
 
-def test_a_table_names_a_sound_that_is_not_there_with_its_line(tmp_path: Path) -> None:
+def test_a_missing_sound_of_a_table_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "sounds.csv").write_text("sound,text\nmissing.wav,hello\n", encoding="utf-8")
     with pytest.raises(
         UserError, match=f"sounds.csv:2: there is no file {tmp_path}/missing.wav; paths are relative to {tmp_path}"
@@ -112,7 +112,7 @@ def test_a_table_names_a_sound_that_is_not_there_with_its_line(tmp_path: Path) -
         list(TRANSCRIBED.read_files([tmp_path / "sounds.csv"], TranscribedData(), Notes()))
 
 
-def test_a_text_that_no_frames_can_tell_is_refused() -> None:
+def test_a_text_with_more_symbols_than_frames_is_rejected() -> None:
     config = config_of("transcribe", SMALL)
     learning = TASKS["transcription"].learns
     examples = [
@@ -127,10 +127,10 @@ def test_a_text_that_no_frames_can_tell_is_refused() -> None:
         task.encode(examples)
 
 
-def test_a_reader_is_the_same_after_it_was_kept() -> None:
+def test_a_reader_is_equal_after_saving_and_loading() -> None:
     reader = LogMelReader(num_mels=20, stack=3).fitted(Sound(tones("a"), RATE))
-    kept = TASKS["transcription"].vocabularies["input"].from_json(reader.to_json())
-    assert kept == reader and kept.hash == reader.hash and reader.rate == RATE
+    restored = TASKS["transcription"].vocabularies["input"].from_json(reader.to_json())
+    assert restored == reader and restored.hash == reader.hash and reader.rate == RATE
     length = reader.measured(Sound(tones("abc"), RATE)).length
     assert length == len(reader.read(Sound(tones("abc"), RATE)))
 
@@ -142,7 +142,7 @@ def test_strings_of_digits_share_no_speaker_with_the_test_part() -> None:
     assert all(example.text == example.input.text and 1 <= len(example.text.split()) <= 5 for example in parts["train"])
 
 
-def test_an_option_that_no_machine_could_follow_is_refused() -> None:
+def test_an_impossibly_large_option_is_rejected() -> None:
     with pytest.raises(UserError, match=r"task.input.stack \(1e\+09\) must be between 1 and 100"):
         LogMelReader(stack=10**9)
 
@@ -162,7 +162,7 @@ def test_a_sound_longer_than_the_positions_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "column"), [("transcribe", "text"), ("classify-sounds", "label")])
-def test_one_example_that_is_no_sound_is_refused_by_its_name(tmp_path: Path, recipe: str, column: str) -> None:
+def test_a_single_example_that_is_not_sound_is_rejected_by_name(tmp_path: Path, recipe: str, column: str) -> None:
     (tmp_path / "x.wav").write_text("not a sound", encoding="utf-8")
     (tmp_path / "sounds.csv").write_text(f"sound,{column}\nx.wav,hello\n", encoding="utf-8")
     with pytest.raises(UserError, match=f"{tmp_path}/x.wav: this is not a sound file in a known format"):
@@ -172,7 +172,7 @@ def test_one_example_that_is_no_sound_is_refused_by_its_name(tmp_path: Path, rec
 @pytest.mark.parametrize(
     ("recipe", "column"), [("caption", "caption"), ("classify-pictures", "label"), ("read-lines", "text")]
 )
-def test_one_example_that_is_no_picture_is_refused_by_its_name(tmp_path: Path, recipe: str, column: str) -> None:
+def test_a_single_example_that_is_not_a_picture_is_rejected_by_name(tmp_path: Path, recipe: str, column: str) -> None:
     (tmp_path / "x.png").write_text("not a picture", encoding="utf-8")
     (tmp_path / "pictures.csv").write_text(f"image,{column}\nx.png,hello\n", encoding="utf-8")
     with pytest.raises(UserError, match=f"{tmp_path}/x.png: this is not a picture in a known format"):
@@ -186,8 +186,8 @@ def test_a_single_good_example_is_still_too_few(tmp_path: Path) -> None:
         run_recipe("transcribe", [f"data.train={tmp_path}/sounds.csv", "device=cpu"], out=tmp_path / "run")
 
 
-def test_where_a_letter_was_heard_is_drawn(run: Path) -> None:
-    """Letters of a tenth of a second, with as much silence before each."""
+def test_the_time_of_each_letter_is_drawn(run: Path) -> None:
+    """Each letter takes a tenth of a second, with as much silence before it."""
     out = run / "heard.json"
     assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--attention", str(out)]) == 0
     (part,) = json.loads(out.read_text(encoding="utf-8"))["parts"]
@@ -198,7 +198,7 @@ def test_where_a_letter_was_heard_is_drawn(run: Path) -> None:
     assert bool((places.diff() > 0).all())
 
 
-def test_n_grams_of_a_text_correct_what_is_heard(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_n_grams_of_a_text_correct_a_transcript(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, texts = str(run / "0.wav"), run / "texts.txt"
     texts.write_text("cab\n" * 50, encoding="utf-8")
     assert main(["transcribe", str(run / "run"), path]) == 0
@@ -214,7 +214,7 @@ def test_n_grams_of_a_text_correct_what_is_heard(run: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("options", "sentence"),
     [
         (["--lm-weight", "1"], "--lm-weight needs a language model; name one with --lm TEXT or --lm RUN"),
         (["--lm", "none.txt"], "none.txt"),
@@ -224,8 +224,8 @@ def test_n_grams_of_a_text_correct_what_is_heard(run: Path, capsys: pytest.Captu
         (["--lm", "{run}/run", "--lm-order", "3"], "--lm-order is for n-grams counted in a text file"),
     ],
 )
-def test_a_language_model_that_cannot_be_is_refused(
-    run: Path, given: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_language_models_are_rejected(
+    run: Path, options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["transcribe", str(run / "run"), str(run / "0.wav"), *(word.format(run=run) for word in given)]) == 2
+    assert main(["transcribe", str(run / "run"), str(run / "0.wav"), *(word.format(run=run) for word in options)]) == 2
     assert sentence in capsys.readouterr().err

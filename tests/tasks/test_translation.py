@@ -24,26 +24,26 @@ def writer(way: str, **options: Any) -> SequenceToSequence:
     return sharp(sequence_task(way, config=SequenceConfig(tied=False), **options))
 
 
-def texts(found: list) -> list[list[str]]:
-    return [[one.text for one in translations] for translations in found]
+def texts(results: list) -> list[list[str]]:
+    return [[one.text for one in translations] for translations in results]
 
 
-def log_probs(found: list) -> torch.Tensor:
-    return torch.tensor([one.log_prob for translations in found for one in translations])
+def log_probs(results: list) -> torch.Tensor:
+    return torch.tensor([one.log_prob for translations in results for one in translations])
 
 
 @pytest.mark.parametrize(("way", "budget"), crossed(TWO, [1, 30, 4096]))
-def test_results_come_in_the_order_given_whatever_the_batches(way: str, budget: int) -> None:
+def test_results_are_in_the_given_order_for_any_batches(way: str, budget: int) -> None:
     task = writer(way)
-    found = translate([task], SOURCES, BEAM, batch_tokens=budget)
+    results = translate([task], SOURCES, BEAM, batch_tokens=budget)
     alone = [translate([task], [source], BEAM)[0] for source in SOURCES]
-    assert [translations[0].source for translations in found] == [source.source for source in SOURCES]
-    assert texts(found) == texts(alone)
-    torch.testing.assert_close(log_probs(found), log_probs(alone))
+    assert [translations[0].source for translations in results] == [source.source for source in SOURCES]
+    assert texts(results) == texts(alone)
+    torch.testing.assert_close(log_probs(results), log_probs(alone))
 
 
 @pytest.mark.parametrize("way", TWO)
-def test_hypotheses_come_best_first_with_their_own_log_probability(way: str) -> None:
+def test_hypotheses_are_sorted_with_their_own_log_probability(way: str) -> None:
     task = writer(way)
     for source, translations in zip(SOURCES, translate([task], SOURCES, BEAM), strict=True):
         assert len(translations) == 3
@@ -56,39 +56,39 @@ def test_hypotheses_come_best_first_with_their_own_log_probability(way: str) -> 
 
 
 @pytest.mark.parametrize("way", TWO)
-def test_a_model_with_itself_is_the_model_alone(way: str) -> None:
+def test_an_ensemble_of_a_model_with_itself_equals_the_model(way: str) -> None:
     task = writer(way)
     alone, together = translate([task], SOURCES, BEAM), translate([task, task], SOURCES, BEAM)
     assert texts(alone) == texts(together)
     torch.testing.assert_close(log_probs(alone), log_probs(together))
 
 
-def test_the_order_of_an_ensemble_does_not_matter_and_it_is_neither_model() -> None:
+def test_the_order_of_an_ensemble_does_not_matter_and_it_differs_from_both_models() -> None:
     first, second = writer("luong"), writer("transformer")
-    one, other = translate([first, second], SOURCES, BEAM), translate([second, first], SOURCES, BEAM)
-    assert texts(one) == texts(other)
-    assert texts(one) not in (texts(translate([first], SOURCES, BEAM)), texts(translate([second], SOURCES, BEAM)))
-    pairs = [Pair(pair.source, translations[0].text) for pair, translations in zip(SOURCES, one, strict=True)]
+    forward, backward = translate([first, second], SOURCES, BEAM), translate([second, first], SOURCES, BEAM)
+    assert texts(forward) == texts(backward)
+    assert texts(forward) not in (texts(translate([first], SOURCES, BEAM)), texts(translate([second], SOURCES, BEAM)))
+    pairs = [Pair(pair.source, translations[0].text) for pair, translations in zip(SOURCES, forward, strict=True)]
     together = [scored.log_prob for scored in score_pairs([first, second], pairs)]
     apart = [[scored.log_prob for scored in score_pairs([task], pairs)] for task in (first, second)]
     assert together == pytest.approx([(a + b) / 2 for a, b in zip(*apart, strict=True)])
-    ended = [len(translations[0].tokens) < BEAM.max_new for translations in one]
+    ended = [len(translations[0].tokens) < BEAM.max_new for translations in forward]
     assert [value for value, done in zip(together, ended, strict=True) if done] == pytest.approx(
-        [translations[0].log_prob for translations, done in zip(one, ended, strict=True) if done]
+        [translations[0].log_prob for translations, done in zip(forward, ended, strict=True) if done]
     )
 
 
-def test_blank_sources_have_blank_targets_and_change_no_other() -> None:
+def test_blank_sources_have_blank_targets_and_do_not_affect_others() -> None:
     task = writer("luong")
     blanks = [Pair("", ""), *SOURCES[:2], Pair("  \t", "")]
-    found = translate([task], blanks, BEAM, with_attention=True)
-    assert [found[0][0].text, found[3][0].text] == ["", ""] and found[0][0].attention is None
-    assert texts(found)[1:3] == texts(translate([task], SOURCES[:2], BEAM))
+    results = translate([task], blanks, BEAM, with_attention=True)
+    assert [results[0][0].text, results[3][0].text] == ["", ""] and results[0][0].attention is None
+    assert texts(results)[1:3] == texts(translate([task], SOURCES[:2], BEAM))
     assert texts(translate([task], [Pair("", "")], BEAM)) == [[""]]
     assert translate([task], [], BEAM) == []
 
 
-def test_samples_are_drawn_by_the_number_of_a_line() -> None:
+def test_samples_depend_on_the_number_of_the_line() -> None:
     task = writer("luong")
     sample = DecodingConfig(method="sample", max_new=8)
     many = translate([task], SOURCES, sample, seed=3)
@@ -100,7 +100,7 @@ def test_samples_are_drawn_by_the_number_of_a_line() -> None:
 
 
 @pytest.mark.parametrize("way", ["luong", "transformer", "hard", "convolutional"])
-def test_attention_has_a_row_a_word_and_the_end_and_a_column_a_source_word_and_its_end(way: str) -> None:
+def test_attention_has_a_row_per_target_word_and_a_column_per_source_word(way: str) -> None:
     task = writer(way)
     for source, [best] in zip(
         SOURCES,
@@ -119,11 +119,11 @@ def test_attention_has_a_row_a_word_and_the_end_and_a_column_a_source_word_and_i
 def test_an_ensembles_attention_is_the_mean_of_its_models() -> None:
     tasks = [writer("luong"), writer("bahdanau")]
     together, *apart = (align(some, PAIRS) for some in (tasks, tasks[:1], tasks[1:]))
-    for both, one, other in zip(together, *apart, strict=True):
-        torch.testing.assert_close(both.weights, (one.weights + other.weights) / 2)
+    for mean, first, second in zip(together, *apart, strict=True):
+        torch.testing.assert_close(mean.weights, (first.weights + second.weights) / 2)
 
 
-def test_an_unknown_word_is_the_source_word_that_was_looked_at_most() -> None:
+def test_an_unknown_word_is_replaced_by_the_most_attended_source_word() -> None:
     task = writer("luong")
     assert task.output_bias is not None and task.target.unknown is not None
     with torch.no_grad():
@@ -144,7 +144,7 @@ def test_an_unknown_word_is_the_source_word_that_was_looked_at_most() -> None:
     assert replaced[0][0].text.split() == expected
 
 
-def test_unknown_words_are_replaced_by_models_of_words_alone() -> None:
+def test_only_models_of_words_can_replace_unknown_words() -> None:
     task = many_languages(train_bpe)
     with pytest.raises(UserError, match=r"writes subwords, and none of them is unknown; .* text\.tokenizer=word"):
         translate([task], [Pair("ein Hund", "", into="en")], BEAM, replace_unknown=True)
@@ -156,25 +156,27 @@ def many_languages(train: Any) -> SequenceToSequence:
         Pair("ein Hund", "un chien", into="fr"),
         Pair("a dog", "ein Hund", into="de"),
     ]
-    found = train_sequence_vocabularies(lambda texts, specials: train(texts, specials=specials), True, pairs, None)  # type: ignore[arg-type]
+    vocabularies = train_sequence_vocabularies(
+        lambda texts, specials: train(texts, specials=specials), True, pairs, None
+    )  # type: ignore[arg-type]
     torch.manual_seed(2)
     family = MODELS["seq2seq"]
     body = family.build(
         family.config(**{**WAYS["luong"], "init_scale": 1.0}),
-        Tokens(found["target"].vocabulary),
-        Tokens(found["source"].vocabulary),
+        Tokens(vocabularies["target"].vocabulary),
+        Tokens(vocabularies["source"].vocabulary),
     )
-    return SequenceToSequence(body, found["source"], found["target"]).double().eval()
+    return SequenceToSequence(body, vocabularies["source"], vocabularies["target"]).double().eval()
 
 
-def test_the_language_that_is_asked_for_is_read_and_shown() -> None:
+def test_the_requested_language_is_read_and_shown() -> None:
     task = many_languages(train_word)
-    asked = {
+    results = {
         into: translate([task], [Pair("ein Hund", "", into=into)], BEAM, with_attention=True)[0]
         for into in ("de", "en", "fr")
     }
-    assert len({translations[0].log_prob for translations in asked.values()}) == 3
-    assert asked["fr"][0].attention.source.words == ["<2fr>", "ein", "Hund", "<eos>"]  # type: ignore[union-attr]
+    assert len({translations[0].log_prob for translations in results.values()}) == 3
+    assert results["fr"][0].attention.source.words == ["<2fr>", "ein", "Hund", "<eos>"]  # type: ignore[union-attr]
     for into, sentence in (
         ("", r"translates into de, en, fr; choose one with into=..."),
         ("cs", "not trained to write 'cs'; it translates into de, en, fr"),
@@ -183,16 +185,16 @@ def test_the_language_that_is_asked_for_is_read_and_shown() -> None:
             translate([task], [Pair("ein Hund", "", into=into)], BEAM)
 
 
-def test_a_pivot_is_two_translations_one_after_the_other() -> None:
+def test_pivoting_chains_two_translations() -> None:
     task = many_languages(train_word)
     examples = [Pair("ein Hund", "", into="fr"), Pair("Hund", "", into="de")]
-    found, between = translate_through([task], examples, BEAM, "en")
+    results, between = translate_through([task], examples, BEAM, "en")
     assert between == [translate([task], [example._replace(into="en")], BEAM)[0][0].text for example in examples]
     onward = [Pair(text, "", into=example.into) for example, text in zip(examples, between, strict=True)]
-    assert found == [translations[0].text for translations in translate([task], onward, BEAM)]
+    assert results == [translations[0].text for translations in translate([task], onward, BEAM)]
 
 
-def test_a_line_that_a_model_cannot_hold_is_named() -> None:
+def test_a_line_too_long_for_the_model_is_named() -> None:
     task = writer("lstm-under-attention", max_length=6)
     with pytest.raises(UserError, match="line 12: the source has 9 tokens, but the model has only 6 positions"):
         translate(
@@ -209,7 +211,7 @@ def test_a_line_that_a_model_cannot_hold_is_named() -> None:
         translate([task], SOURCES[:1], BEAM, batch_tokens=0)
 
 
-def test_the_mode_of_a_model_in_training_is_left_as_it_was() -> None:
+def test_translating_restores_training_mode() -> None:
     task = sequence_task("luong", dropout=0.5)
     assert task.training
     first, second = (texts(translate([task], SOURCES, BEAM)) for _ in range(2))

@@ -35,9 +35,9 @@ def trees(texts=TEXTS):
 def build(examples, layer="n_ary_lstm", dim=8, **settings):
     torch.manual_seed(0)
     config = TreeClassificationConfig(**settings)
-    found = train_tree_vocabularies(lambda texts, specials: train_word(texts), False, examples, config)
-    body = build_tree_lstm(TreeLSTMConfig(dim=dim, layer=layer), Tokens(found["tokenizer"].vocabulary))
-    return TreeClassifier(body, WordReader(found["tokenizer"]), found["labels"], config)
+    vocabularies = train_tree_vocabularies(lambda texts, specials: train_word(texts), False, examples, config)
+    body = build_tree_lstm(TreeLSTMConfig(dim=dim, layer=layer), Tokens(vocabularies["tokenizer"].vocabulary))
+    return TreeClassifier(body, WordReader(vocabularies["tokenizer"]), vocabularies["labels"], config)
 
 
 def test_the_loss_is_over_all_labelled_nodes_or_the_roots():
@@ -52,8 +52,8 @@ def test_the_loss_is_over_all_labelled_nodes_or_the_roots():
     assert build(trees(), nodes="root").labels.names == ("0", "1", "2", "3")
 
 
-def test_nodes_that_binary_trees_add_have_no_label():
-    """(2 A film .) is read as ((A film) .)."""
+def test_nodes_added_by_binarisation_have_no_label():
+    """(2 A film .) is binarised as ((A film) .)."""
     task = build(trees())
     encoded = task.encode(trees())[2]
     assert encoded.nodes == Nodes((4, 4, 3, -1, 3), (0, 1, 1, 0, 0))
@@ -73,7 +73,7 @@ def test_a_node_without_a_label_costs_nothing():
     assert (losses[0][1], losses[1][1]) == (5, 4)
 
 
-def test_weights_multiply_what_a_label_costs():
+def test_class_weights_scale_the_cost_of_labels():
     plain, weighted = build(trees()), build(trees(), class_weights={"0": 3.0})
     weighted.prepare(weighted.encode(trees()))
     batch = plain.collate(plain.encode([trees()[1]]))
@@ -89,7 +89,7 @@ def test_weights_multiply_what_a_label_costs():
 
 
 @pytest.mark.parametrize("layer", ["child_sum_lstm", "n_ary_lstm"])
-def test_a_few_trees_are_learnt_by_heart(layer):
+def test_a_few_trees_are_memorised(layer):
     task = build(trees(), layer, dim=16)
     batch = task.collate(task.encode(trees()))
     optimiser = torch.optim.Adam(task.parameters(), lr=0.02)
@@ -104,11 +104,11 @@ def test_a_few_trees_are_learnt_by_heart(layer):
     assert measured.text.endswith(" at the root, accuracy 100.00 over all 14 nodes")
     assert set(task.intervals(trees(), predictions)) >= {"accuracy", "macro_f1"}
     assert task.sentence_scores(trees(), predictions) == [100.0] * 4
-    found = task.classify([unlabelled(text, "") for text in TEXTS])
-    assert [tree.label for tree in found] == ["3", "0", "2", "1"]
-    assert [tree.nodes for tree in found] == [tree.labels for tree in trees()]
-    assert sum(found[0].probabilities.values()) == pytest.approx(1, abs=1e-5)
-    assert found[0].probabilities["3"] > 0.5
+    classified = task.classify([unlabelled(text, "") for text in TEXTS])
+    assert [tree.label for tree in classified] == ["3", "0", "2", "1"]
+    assert [tree.nodes for tree in classified] == [tree.labels for tree in trees()]
+    assert sum(classified[0].probabilities.values()) == pytest.approx(1, abs=1e-5)
+    assert classified[0].probabilities["3"] > 0.5
     assert task.described(trees()[0], predictions[0]) | {"gold_probability": 1} == {
         "source": "A lovely film",
         "target": "3",
@@ -118,7 +118,7 @@ def test_a_few_trees_are_learnt_by_heart(layer):
     }
 
 
-def test_dependency_trees_are_classified_by_either_layer():
+def test_dependency_trees_are_classified_with_both_layers():
     example = LabelledTree(
         ("He", "has", "good", "big", "control"), head_nodes([2, 0, 5, 5, 2]), (None, "decl", None, None, None), id="x"
     )
@@ -131,22 +131,22 @@ def test_dependency_trees_are_classified_by_either_layer():
         assert "node_accuracy" not in task.measure([example], task.predict(batch)).values
 
 
-def test_names_of_phrases_are_read_as_words_where_that_is_asked_for():
+def test_phrase_labels_are_read_as_words_on_request():
     tree = parse_tree("(S (NP (PRP it)) (VP (VBZ rains)))")
     _, shape = phrase_nodes(tree)
     example = LabelledTree(("it", "rains"), shape, (None, None, None, None, "decl"), ("NP", "VP", "S"), "x")
-    both = [example, example._replace(labels=(None, None, None, None, "q"))]
-    task = build(both, phrases=True)
+    examples = [example, example._replace(labels=(None, None, None, None, "q"))]
+    task = build(examples, phrases=True)
     ids = task.encode([example])[0].words.tokens
     assert [task.reader.tokenizer.token(id) for id in ids] == ["it", "rains", "(NP", "(VP", "(S"]
-    assert len(build(both).encode([example])[0].words.tokens) == 2
+    assert len(build(examples).encode([example])[0].words.tokens) == 2
     with pytest.raises(
         UserError, match="f:1: task.phrases=true reads the names of phrases, and this tree has none besides the labels"
     ):
         build(trees(), phrases=True)
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_data_and_settings_are_rejected_with_a_sentence():
     task = build(trees())
     with pytest.raises(UserError, match="every label of the training part is '2', so there is nothing to tell apart"):
         build(trees(["(2 (2 a) (2 film))"]))

@@ -13,11 +13,11 @@ SHORT = "is it a clew or a clue\nof the maze\n"
 
 
 @pytest.mark.parametrize("streams", [1, 3, 5])
-def test_streams_score_every_token_but_the_first_once(tmp_path: Path, streams: int) -> None:
-    """One stream has the whole text before each token; more have their own share of it."""
+def test_streams_score_every_token_except_the_first_once(tmp_path: Path, streams: int) -> None:
+    """One stream reads the whole text before each token; several read only their own part of it."""
     task = lstm().double()
     text = encode_corpus(TextString(SHORT), task.tokenizer, tmp_path)
-    found = evaluate(task, text, TrainingConfig(batching="streams", length=4, batch_size=2, evaluate_batch=streams))
+    score = evaluate(task, text, TrainingConfig(batching="streams", length=4, batch_size=2, evaluate_batch=streams))
     ids = torch.tensor(task.encode(SHORT))
     sizes = [len(part) for part in torch.arange(len(ids) - 1).tensor_split(streams)]
     total, start = 0.0, 0
@@ -25,25 +25,25 @@ def test_streams_score_every_token_but_the_first_once(tmp_path: Path, streams: i
         hidden, _ = task.body(ids[None, start : start + size])
         total -= task.logits(hidden)[0].log_softmax(-1).gather(1, ids[start + 1 : start + size + 1, None]).sum().item()
         start += size
-    assert found.nats == pytest.approx(total, rel=1e-12)
-    assert (found.tokens, found.characters) == (len(SHORT) - 1, len(SHORT) - 1)
+    assert score.nats == pytest.approx(total, rel=1e-12)
+    assert (score.tokens, score.characters) == (len(SHORT) - 1, len(SHORT) - 1)
 
 
-def test_windows_know_nothing_of_each_other(tmp_path: Path) -> None:
+def test_windows_are_scored_independently(tmp_path: Path) -> None:
     task = gpt().double()
     text = encode_corpus(TextString(SHORT), task.tokenizer, tmp_path)
-    found = evaluate(task, text, TrainingConfig(batching="windows", length=8, batch_size=3))
+    score = evaluate(task, text, TrainingConfig(batching="windows", length=8, batch_size=3))
     ids = torch.tensor(task.encode(SHORT))
     total = 0.0
     for start in range(0, len(ids) - 1, 8):
         stop = min(start + 8, len(ids) - 1)
         hidden, _ = task.body(ids[None, start:stop])
         total -= task.logits(hidden)[0].log_softmax(-1).gather(1, ids[start + 1 : stop + 1, None]).sum().item()
-    assert found.nats == pytest.approx(total, rel=1e-12)
-    assert found.tokens == len(SHORT) - 1
+    assert score.nats == pytest.approx(total, rel=1e-12)
+    assert score.tokens == len(SHORT) - 1
 
 
-def test_dropout_is_off_and_training_mode_comes_back(tmp_path: Path) -> None:
+def test_evaluation_disables_dropout_and_restores_training_mode(tmp_path: Path) -> None:
     task = lstm(dropout=0.5)
     task.train()
     text = encode_corpus(TextString(SHORT), task.tokenizer, tmp_path)
@@ -52,10 +52,10 @@ def test_dropout_is_off_and_training_mode_comes_back(tmp_path: Path) -> None:
     assert task.training
 
 
-def test_an_interrupted_evaluation_gives_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_evaluation_returns_none(tmp_path: Path) -> None:
     task = lstm()
     text = encode_corpus(TextString("\n".join(SHORT for _ in range(9))), task.tokenizer, tmp_path)
-    asked = iter([False, False, True])
+    answers = iter([False, False, True])
     settings = TrainingConfig(batching="streams", length=8, batch_size=2)
-    assert evaluate(task, text, settings, interrupted=lambda: next(asked)) is None
-    assert list(asked) == []
+    assert evaluate(task, text, settings, interrupted=lambda: next(answers)) is None
+    assert list(answers) == []

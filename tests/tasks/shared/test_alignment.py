@@ -20,7 +20,7 @@ TEXTS = ["the löwe sleeps in the sun", "猫が寝る 😀 now", "a a a b"]
 
 
 @pytest.mark.parametrize("way", LOOKING)
-def test_every_target_looks_at_real_places_and_weights_add_up_to_one(way: str) -> None:
+def test_every_target_attends_to_real_places_with_weights_that_sum_to_one(way: str) -> None:
     task = sequence_task(way).eval()
     batch = batch_of(task)
     weights = attention_weights(task, batch)
@@ -31,27 +31,27 @@ def test_every_target_looks_at_real_places_and_weights_add_up_to_one(way: str) -
 
 
 @pytest.mark.parametrize("way", ["hard", "hard-after"])
-def test_hard_attention_is_aligned_with_the_place_it_took(way: str) -> None:
+def test_hard_attention_is_aligned_with_one_place(way: str) -> None:
     task = sequence_task(way).eval()
     weights = attention_weights(task, batch_of(task))
     assert set(weights.unique().tolist()) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("way", LOOKING)
-def test_row_by_row_the_weights_are_those_of_writing_token_by_token(way: str) -> None:
+def test_the_weights_equal_those_of_token_by_token_decoding(way: str) -> None:
     task = sequence_task(way).eval()
     batch = batch_of(task, PAIRS[:1])
     chosen = source_attentions(task)[0]
-    seen: list[torch.Tensor] = []
+    recorded: list[torch.Tensor] = []
     state = task.body.initial_state(1, task.read(batch))
-    with torch.no_grad(), watching({getattr(chosen, "places", chosen.weights): seen.append}):
+    with torch.no_grad(), watching({getattr(chosen, "places", chosen.weights): recorded.append}):
         for token in batch.tokens[0]:
             _, state = task.body(token.view(1, 1), None, state)
-    rows = torch.stack([weights.reshape(-1, weights.shape[-1]).mean(0) for weights in seen])
+    rows = torch.stack([weights.reshape(-1, weights.shape[-1]).mean(0) for weights in recorded])
     torch.testing.assert_close(attention_weights(task, batch, 1)[0], rows)
 
 
-def test_the_last_layer_but_one_is_shown_unless_another_is_named() -> None:
+def test_the_second_to_last_layer_is_shown_by_default() -> None:
     task = sequence_task("transformer").eval()
     batch = batch_of(task)
     assert len(source_attentions(task)) == 2
@@ -63,14 +63,14 @@ def test_the_last_layer_but_one_is_shown_unless_another_is_named() -> None:
             attention_weights(task, batch, layer)
 
 
-def test_what_does_not_look_is_refused() -> None:
+def test_models_without_attention_are_rejected() -> None:
     task = sequence_task("bottleneck")
     with pytest.raises(UserError, match="does not attend to its source"):
         attention_weights(task, batch_of(task))
 
 
 @pytest.mark.parametrize("train", [train_character, train_word, train_bpe, train_wordpiece])
-def test_words_are_made_up_of_their_tokens(train) -> None:
+def test_tokens_are_grouped_into_words(train) -> None:
     tokenizer = train(TEXTS)
     for text in TEXTS:
         ids = tokenizer.encode(text)
@@ -81,7 +81,7 @@ def test_words_are_made_up_of_their_tokens(train) -> None:
         assert "".join(tokens.words) == text.replace(" ", "")
 
 
-def test_tokens_that_no_text_is_encoded_to_are_read_off_what_they_decode_to() -> None:
+def test_tokens_that_differ_from_the_encoding_are_placed_by_decoding_them() -> None:
     tokenizer = train_bpe(["lion lion lion lions"], size=270)
     ids = [id for byte in "lions 猫!" for id in tokenizer.encode(byte)]
     assert ids != tokenizer.encode("lions 猫!")
@@ -90,7 +90,7 @@ def test_tokens_that_no_text_is_encoded_to_are_read_off_what_they_decode_to() ->
     assert tokens.word_of == [0, 0, 0, 0, 0, 0, 1, 1, 1, 2]
 
 
-def test_wide_characters_are_words_of_their_own_and_spaces_belong_to_the_word_before() -> None:
+def test_wide_characters_are_words_and_spaces_belong_to_the_previous_word() -> None:
     spans = [(0, 1), (1, 2), (2, 3), (3, 5), (5, 6)]
     tokens = tokens_at("猫が ab ", spans)
     assert (tokens.words, tokens.word_of) == (["猫", "が", "ab"], [0, 1, 1, 2, 2])
@@ -99,7 +99,7 @@ def test_wide_characters_are_words_of_their_own_and_spaces_belong_to_the_word_be
     assert marked.word_of == [0, 1, 2, 2, 3, 3, 4]
 
 
-def test_a_word_gathers_what_its_source_tokens_get_and_averages_its_target_tokens() -> None:
+def test_a_word_sums_over_its_source_tokens_and_averages_its_target_tokens() -> None:
     source = Tokens(["un", "der", "<eos>"], ["under", "<eos>"], [0, 0, 1])
     target = Tokens(["b", "elow"], ["below"], [0, 0])
     by_word = Alignment(source, target, torch.tensor([[0.5, 0.25, 0.25], [0.0, 0.25, 0.75]])).by_word()

@@ -1,4 +1,4 @@
-"""What a model has looked at: as beam search weighs it, whatever the decoder is, and as a term of the loss."""
+"""Coverage of the source by attention: as a penalty in beam search with any decoder, and as a term of the loss."""
 
 import math
 from pathlib import Path
@@ -27,7 +27,7 @@ COVERING = DecodingConfig(
 
 
 def ending(way: str) -> SequenceToSequence:
-    """A task that ends most targets soon, so that places are left out."""
+    """A task that ends most targets early, so that source positions are left uncovered."""
     task = sequence_task(way, config=SequenceConfig(tied=False))
     assert task.output_weight is not None and task.output_bias is not None
     with torch.no_grad():
@@ -37,33 +37,33 @@ def ending(way: str) -> SequenceToSequence:
     return task.eval()
 
 
-def looked(task: SequenceToSequence, pair: Pair, tokens: list[int]) -> torch.Tensor:
-    """How much each place of a source was looked at while these tokens and the end were written: from the whole target,
-    given."""
+def total_attention(task: SequenceToSequence, pair: Pair, tokens: list[int]) -> torch.Tensor:
+    """The total attention on each source position while these tokens and the end are written, computed from the whole
+    target."""
     [sides] = task.encode([pair._replace(target="")])
     return attention_weights(task, task.collate([sides._replace(target=tokens)]))[0].sum(0)
 
 
 @pytest.mark.parametrize("way", LOOKING)
-def test_scores_are_gnmts_whatever_the_decoder_is(way: str) -> None:
-    """Of sources of unequal lengths side by side, each hypothesis is ranked by what the alignment of it alone says."""
+def test_scores_follow_gnmt_with_any_decoder(way: str) -> None:
+    """In a batch of sources of unequal lengths, each hypothesis is scored as its own alignment implies."""
     task = ending(way)
-    seen = 0
+    num_ended = 0
     for pair, best in zip(PAIRS, task.write(batch_of(task), COVERING), strict=True):
         for one in best:
             if len(one.tokens) == COVERING.max_new:
                 continue  # it may not have ended
             coverage = sum(
-                math.log(max(min(weight, 1.0), 2**-126)) for weight in looked(task, pair, one.tokens).tolist()
+                math.log(max(min(weight, 1.0), 2**-126)) for weight in total_attention(task, pair, one.tokens).tolist()
             )
             divisor = ((5 + len(one.tokens) + 1) / 6) ** 0.6
             assert one.score == pytest.approx(one.log_prob / divisor + 0.3 * coverage, rel=1e-5)
-            seen += 1
-    assert seen > 5
+            num_ended += 1
+    assert num_ended > 5
 
 
 @pytest.mark.parametrize("way", ["bahdanau", "luong-unfed", "transformer"])
-def test_coverage_chooses_a_translation_that_leaves_less_out(way: str) -> None:
+def test_a_coverage_penalty_selects_translations_that_cover_more(way: str) -> None:
     task = ending(way)
     plain, covering = (
         task.write(batch_of(task), COVERING.model_copy(update={"coverage_penalty": weight, "n_best": 1}))
@@ -71,16 +71,16 @@ def test_coverage_chooses_a_translation_that_leaves_less_out(way: str) -> None:
     )
     least = [
         [
-            float(looked(task, pair, best[0].tokens).clamp(max=1).log().sum())
-            for pair, best in zip(PAIRS, found, strict=True)
+            float(total_attention(task, pair, best[0].tokens).clamp(max=1).log().sum())
+            for pair, best in zip(PAIRS, hypotheses, strict=True)
         ]
-        for found in (plain, covering)
+        for hypotheses in (plain, covering)
     ]
     assert sum(least[1]) > sum(least[0]) and all(after >= before - 1e-6 for before, after in zip(*least, strict=True))
 
 
 @pytest.mark.parametrize("way", ["luong", "transformer"])
-def test_a_chunk_covers_what_its_tokens_cover_one_by_one_and_padding_covers_nothing(way: str) -> None:
+def test_a_chunk_covers_the_same_as_its_tokens_one_by_one_and_padding_nothing(way: str) -> None:
     task = ending(way)
     batch = batch_of(task)
     stepper = task.stepper(batch, covering=True)
@@ -96,7 +96,7 @@ def test_a_chunk_covers_what_its_tokens_cover_one_by_one_and_padding_covers_noth
 
 
 @pytest.mark.parametrize("covering", [False, True])
-def test_positions_that_are_asked_for_are_those_of_the_whole_target(covering: bool) -> None:
+def test_requested_positions_equal_those_of_the_whole_target(covering: bool) -> None:
     task = ending("luong")
     batch = batch_of(task)
     assert batch.mask is not None
@@ -107,25 +107,25 @@ def test_positions_that_are_asked_for_are_those_of_the_whole_target(covering: bo
     torch.testing.assert_close(leaves(state), leaves(expected))
 
 
-def test_several_models_cover_by_the_mean_of_their_attention() -> None:
+def test_ensembles_cover_by_the_mean_of_their_attention() -> None:
     one = ending("luong")
     sources = [Pair(pair.source, "") for pair in PAIRS[:3]]
     alone, twice = (translate(tasks, sources, COVERING) for tasks in ([one], [one, one]))
     assert [[each.score for each in best] for best in alone] == [
         pytest.approx([each.score for each in best]) for best in twice
     ]
-    other = ending("bahdanau")
-    mixed = translate([one, other], sources, COVERING)
+    second = ending("bahdanau")
+    mixed = translate([one, second], sources, COVERING)
     for pair, best in zip(sources, mixed, strict=True):
-        weights = (looked(one, pair, best[0].tokens) + looked(other, pair, best[0].tokens)) / 2
+        weights = (total_attention(one, pair, best[0].tokens) + total_attention(second, pair, best[0].tokens)) / 2
         divisor = ((5 + len(best[0].tokens) + 1) / 6) ** 0.6
         expected = best[0].log_prob / divisor + 0.3 * float(weights.clamp(max=1).log().sum())
         assert best[0].score == pytest.approx(expected, rel=1e-5) or len(best[0].tokens) == 9
 
 
 @pytest.mark.parametrize("way", ["bahdanau", "luong", "luong-unfed", "transformer", "convolutional"])
-def test_the_term_of_even_coverage_is_xus_and_trains_the_scores(way: str) -> None:
-    """lambda * sum_i (1 - sum_t w_ti)^2 over the real places and targets of each row, counted as the loss is."""
+def test_the_coverage_term_follows_xu_and_trains_the_scores(way: str) -> None:
+    """lambda * sum_i (1 - sum_t w_ti)^2 over the real places and targets of each row, counted like the loss."""
     task = sequence_task(way, config=SequenceConfig(tied=False, coverage_weight=0.7)).train()
     batch = batch_of(task)
     terms, _ = task(batch)
@@ -147,25 +147,25 @@ def test_the_term_of_even_coverage_is_xus_and_trains_the_scores(way: str) -> Non
     assert set(task.eval()(batch)[0]) == set(task.counts(batch)) == {"loss"}
 
 
-def test_with_the_term_attention_spreads_over_the_source() -> None:
-    """Of targets as long as their sources, so that every place can be looked at once."""
+def test_the_coverage_term_spreads_attention_over_the_source() -> None:
+    """Targets are as long as their sources, so that every position can be attended to once."""
     task = sequence_task("luong", config=SequenceConfig(tied=False, coverage_weight=1.0)).train()
     batch = batch_of(task, [Pair("a b c d", "D C B A"), Pair("e a", "E d"), Pair("b c e e a d", "A B A D E d")])
     with torch.no_grad():
         for parameter in aligned_attention(task).score.parameters():
-            parameter.mul_(6.0)  # a place or two have it all
+            parameter.mul_(6.0)  # one or two positions get all attention
     optimiser = torch.optim.Adam(task.parameters(), 0.1)
-    found = []
+    sums = []
     for _ in range(15):
         optimiser.zero_grad()
         uneven = task(batch)[0]["coverage"].sum
         uneven.backward()
         optimiser.step()
-        found.append(float(uneven.detach()))
-    assert found[0] > 1 and found[-1] < 0.3 * found[0]
+        sums.append(float(uneven.detach()))
+    assert sums[0] > 1 and sums[-1] < 0.3 * sums[0]
 
 
-def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_path: Path) -> None:
+def test_the_coverage_term_is_rejected_without_trainable_attention_weights(tmp_path: Path) -> None:
     config = SequenceConfig(coverage_weight=0.5)
     with pytest.raises(
         UserError,
@@ -187,7 +187,7 @@ def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_p
         )
 
 
-def test_a_model_that_does_not_look_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+def test_a_model_without_attention_is_rejected_before_training(tmp_path: Path) -> None:
     sentence = (
         r"decoding.coverage_penalty \(0.3\) needs attention weights, but this model does not attend to its source"
     )

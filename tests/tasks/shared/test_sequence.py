@@ -1,4 +1,4 @@
-"""A task from source to target against sentences taken one at a time, and decoding against its definition."""
+"""A sequence-to-sequence task against single sentences, and decoding against its definition."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ HARD = [way for way in EVERY if "hard" in way]
 
 
 @pytest.mark.parametrize("way", EVERY)
-def test_the_loss_is_that_of_sentences_one_at_a_time(way: str) -> None:
+def test_the_loss_equals_that_of_single_sentences(way: str) -> None:
     task = sequence_task(way).eval()
     by_hand = torch.stack([-log_probs(task, pair).sum() for pair in PAIRS]).sum()
     terms, state = task(batch_of(task))
@@ -45,13 +45,13 @@ def test_the_loss_is_that_of_sentences_one_at_a_time(way: str) -> None:
 
 
 def log_probs(task: Any, pair: Pair) -> torch.Tensor:
-    """Of each target of a sentence, and of its end."""
+    """Log-probabilities of each target token of a sentence and of its end."""
     return one_by_one(task, pair).gather(1, torch.tensor(targets_of(task, pair))[:, None])[:, 0]
 
 
 @pytest.mark.parametrize("way", ["bottleneck", "bahdanau", "luong-deep", "transformer", "convolutional"])
-def test_smoothing_is_a_term_of_its_own(way: str) -> None:
-    """(1 - eps) log p(target) + eps times the mean of log p over the vocabulary, less log p(target)."""
+def test_smoothing_is_a_separate_term(way: str) -> None:
+    """(1 - eps) log p(target) + eps times the mean of log p over the vocabulary, minus log p(target)."""
     task = sequence_task(way, config=SMOOTHED).train()
     extra = torch.zeros((), dtype=torch.float64)
     for pair in PAIRS:
@@ -65,7 +65,7 @@ def test_smoothing_is_a_term_of_its_own(way: str) -> None:
     ("joint", "shared", "tied"), [(False, False, False), (False, False, True), (True, False, True), (True, True, True)]
 )
 @pytest.mark.parametrize("way", ["luong", "transformer", "convolutional"])
-def test_vocabularies_may_be_apart_joint_or_shared_and_the_output_tied(
+def test_vocabularies_may_be_separate_joint_or_shared_and_outputs_tied(
     way: str, joint: bool, shared: bool, tied: bool
 ) -> None:
     width: dict[str, Any] = {"embedding_dim": 8} if "embedding_dim" in WAYS[way] else {}
@@ -82,7 +82,7 @@ def test_vocabularies_may_be_apart_joint_or_shared_and_the_output_tied(
 
 
 @pytest.mark.parametrize("way", HARD)
-def test_hard_attention_adds_terms_in_training_alone_and_counts_what_they_say(way: str) -> None:
+def test_hard_attention_adds_terms_only_in_training_with_matching_counts(way: str) -> None:
     task = sequence_task(way, config=SMOOTHED).train()
     batch = batch_of(task)
     terms, _ = task(batch)
@@ -97,9 +97,9 @@ def test_hard_attention_adds_terms_in_training_alone_and_counts_what_they_say(wa
 
 
 @pytest.mark.parametrize("way", ["bahdanau", "luong", "transformer", "convolutional"])
-def test_any_number_of_micro_batches_is_the_same_step(way: str) -> None:
-    """32 x 1 = 16 x 2 = 8 x 4, the shares differing in how many targets they have."""
-    found = []
+def test_any_number_of_micro_batches_gives_the_same_step(way: str) -> None:
+    """32 x 1 = 16 x 2 = 8 x 4, with unequal numbers of targets in the micro-batches."""
+    results = []
     for accumulate in (1, 2, 4):
         task = sequence_task(way, config=SMOOTHED)
         pairs = [PAIRS[number * 3 % 8]._replace(source=PAIRS[number % 8].source) for number in range(32)]
@@ -110,28 +110,28 @@ def test_any_number_of_micro_batches_is_the_same_step(way: str) -> None:
                 task, batches_of([batch_of(task, pairs)]), optimiser, Constant(3), options, steps=3, progress=Progress()
             )
         )
-        found.append(([record.losses for record in records], task.state_dict()))
-    for losses, weights in found[1:]:
-        for there, here in zip(found[0][0], losses, strict=True):
-            assert here == pytest.approx(there, rel=1e-10)
+        results.append(([record.losses for record in records], task.state_dict()))
+    for losses, weights in results[1:]:
+        for expected, actual in zip(results[0][0], losses, strict=True):
+            assert actual == pytest.approx(expected, rel=1e-10)
         for name, weight in weights.items():
-            torch.testing.assert_close(weight, found[0][1][name], rtol=1e-8, atol=1e-10)
+            torch.testing.assert_close(weight, results[0][1][name], rtol=1e-8, atol=1e-10)
 
 
-def test_what_stands_on_padding_changes_nothing() -> None:
+def test_tokens_on_padding_change_nothing() -> None:
     task = sequence_task("luong").eval()
     batch = batch_of(task)
     assert batch.mask is not None and batch.source_mask is not None
-    other = batch._replace(
+    padded = batch._replace(
         source=batch.source.masked_fill(~batch.source_mask, 3),
         tokens=batch.tokens.masked_fill(~batch.mask, 4),
         targets=batch.targets.masked_fill(~batch.mask, 5),
     )
-    torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
+    torch.testing.assert_close(task(padded)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(("dtype", "way"), crossed([torch.float64, torch.float32], WAYS))
-def test_beam_search_over_many_sentences_is_that_over_each(way: str, dtype: torch.dtype) -> None:
+def test_beam_search_gives_the_same_in_a_batch_and_alone(way: str, dtype: torch.dtype) -> None:
     task = sharp(sequence_task(way, config=SequenceConfig(tied=False))).to(dtype)
     config = DecodingConfig(method="beam", beams=3, n_best=2, max_new=9)
     together = task.write(batch_of(task), config)
@@ -139,7 +139,7 @@ def test_beam_search_over_many_sentences_is_that_over_each(way: str, dtype: torc
     assert [[written.tokens for written in row] for row in together] == [
         [written.tokens for written in row] for row in apart
     ]
-    # A log-probability near 0 is the difference of two large logits, so that its error is one of theirs.
+    # A log-probability near 0 is the difference of two large logits and has their rounding error.
     near = {"rel": 1e-9} if dtype == torch.float64 else {"rel": 1e-4, "abs": 1e-6}
     for row, alone in zip(together, apart, strict=True):
         assert [w.score for w in row] == pytest.approx([w.score for w in alone], **near)
@@ -152,7 +152,7 @@ def test_beam_search_over_many_sentences_is_that_over_each(way: str, dtype: torc
     "way", quickly(WAYS, "bahdanau-deep", "luong", "hard-after", "transformer-relative", "convolutional")
 )
 @torch.no_grad()
-def test_greedy_with_a_cache_is_greedy_that_reads_everything_again(way: str) -> None:
+def test_greedy_decoding_with_and_without_a_cache_agree(way: str) -> None:
     task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))
     for pair, [written] in zip(
         PAIRS, task.write(batch_of(task), DecodingConfig(method="greedy", max_new=9)), strict=True
@@ -173,24 +173,28 @@ def test_greedy_with_a_cache_is_greedy_that_reads_everything_again(way: str) -> 
 
 @pytest.mark.parametrize("way", ["bahdanau", "transformer", "convolutional"])
 @torch.no_grad()
-def test_n_best_come_best_first_each_with_its_own_log_probability(way: str) -> None:
+def test_n_best_are_sorted_each_with_its_own_log_probability(way: str) -> None:
     task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))
     config = DecodingConfig(method="beam", beams=2, n_best=4, max_new=7, length_penalty=0.6)
     for pair, row in zip(PAIRS, task.write(batch_of(task), config), strict=True):
-        assert len(row) == 4 and len({written.text for written in row}) == 4
+        assert len(row) == 4 and len({hypothesis.text for hypothesis in row}) == 4
         assert [w.score for w in row] == sorted((w.score for w in row), reverse=True)
-        for written in row:
-            assert len(written.tokens) <= 7 and task.end not in written.tokens
-            given = pair._replace(target=written.text)
-            log_prob = log_probs(task, given) if written.tokens else one_by_one(task, given)[:1, task.end]
-            has_ended = len(written.tokens) < 7
-            assert written.log_prob == pytest.approx(
+        for hypothesis in row:
+            assert len(hypothesis.tokens) <= 7 and task.end not in hypothesis.tokens
+            scored_pair = pair._replace(target=hypothesis.text)
+            log_prob = (
+                log_probs(task, scored_pair) if hypothesis.tokens else one_by_one(task, scored_pair)[:1, task.end]
+            )
+            has_ended = len(hypothesis.tokens) < 7
+            assert hypothesis.log_prob == pytest.approx(
                 float(log_prob.sum() if has_ended else log_prob[:7].sum()), rel=1e-9
             )
-            assert written.score == pytest.approx(written.log_prob / (len(written.tokens) + has_ended) ** 0.6, rel=1e-9)
+            assert hypothesis.score == pytest.approx(
+                hypothesis.log_prob / (len(hypothesis.tokens) + has_ended) ** 0.6, rel=1e-9
+            )
 
 
-def test_a_model_with_positions_writes_no_further_than_it_can_tell_them_apart() -> None:
+def test_a_model_with_positions_generates_no_more_than_it_has_positions() -> None:
     task = sharp(sequence_task("convolutional", config=SequenceConfig(tied=False), max_length=8))
     with torch.no_grad():
         task.output_bias[task.end] = -1e4
@@ -200,7 +204,7 @@ def test_a_model_with_positions_writes_no_further_than_it_can_tell_them_apart() 
 
 
 @pytest.mark.slow
-def test_a_source_of_ten_thousand_words_is_written_from() -> None:
+def test_a_source_of_ten_thousand_words_can_be_decoded() -> None:
     for way in ("luong", "bottleneck"):
         task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))
         [[written]] = task.write(
@@ -209,7 +213,7 @@ def test_a_source_of_ten_thousand_words_is_written_from() -> None:
         assert len(written.tokens) <= 5
 
 
-def test_padding_is_never_written() -> None:
+def test_padding_is_never_generated() -> None:
     tokenizer = train_word([pair.target for pair in PAIRS], specials=["<pad>"])
     task = sequence_task("luong", config=SequenceConfig(tied=False))
     bigger = SequenceToSequence(sequence_body(tokenizer.vocabulary), task.source, tokenizer, SequenceConfig(tied=False))
@@ -224,7 +228,7 @@ def sequence_body(vocabulary: int) -> Any:
     return build_seq2seq(Seq2SeqConfig(**WAYS["luong"]), Tokens(vocabulary), Tokens(7))
 
 
-def test_sides_are_ids_with_the_sources_end_and_batches_one_step_apart() -> None:
+def test_sides_are_ids_with_a_source_end_and_batches_are_shifted_by_one() -> None:
     task = sequence_task("luong")
     one, two = task.encode([Pair("a b", "B A D"), Pair("e", "E")])
     assert one == Sides([task.source.id("a"), task.source.id("b"), task.source_end], [task.target.id(w) for w in "BAD"])
@@ -241,8 +245,8 @@ def test_sides_are_ids_with_the_sources_end_and_batches_one_step_apart() -> None
     assert even.mask is None and even.source_mask is None
 
 
-def test_no_end_stands_inside_a_sequence() -> None:
-    """A word tokenizer reads a newline, and <eos> written out, as its end."""
+def test_no_end_token_occurs_inside_a_sequence() -> None:
+    """A word tokenizer encodes a newline, and the text <eos>, as its end token."""
     task = sequence_task("luong")
     [sides] = task.encode([Pair("a\nb <eos> c", "A\nB <eos> C")])
     assert [task.source.token(i) for i in sides.source] == ["a", "b", "c", "<eos>"]
@@ -250,13 +254,13 @@ def test_no_end_stands_inside_a_sequence() -> None:
 
 
 @pytest.mark.parametrize("kind", ["luong", "transformer"])
-def test_an_unknown_word_is_read_and_an_untrained_one_refused_nowhere(kind: str) -> None:
+def test_unknown_words_are_encoded_as_unknown_on_both_sides(kind: str) -> None:
     task = sequence_task(kind)
     [sides] = task.encode([Pair("a zebra", "A Zebra")])
     assert sides.source[1] == task.source.unknown and sides.target[1] == task.target.unknown
 
 
-def test_a_language_is_asked_for_by_a_token() -> None:
+def test_a_language_is_requested_by_a_token() -> None:
     pairs = [Pair("one", "eins", into="de"), Pair("one", "un", into="fr")]
     vocabularies = train_sequence_vocabularies(
         lambda texts, more: train_word(texts, specials=more), False, pairs, TranslationConfig()
@@ -277,7 +281,7 @@ def test_a_language_is_asked_for_by_a_token() -> None:
 
 
 @pytest.mark.parametrize("train", [train_word, train_bpe])
-def test_a_word_that_looks_like_a_language_is_a_word(train: Any) -> None:
+def test_a_word_that_looks_like_a_language_token_is_a_word(train: Any) -> None:
     pairs = [Pair("a <2d> array", "<2d> array a")] * 20
     vocabularies = train_sequence_vocabularies(
         lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig()
@@ -293,7 +297,7 @@ def test_a_word_that_looks_like_a_language_is_a_word(train: Any) -> None:
 @pytest.mark.parametrize(
     "train", [train_word, train_bpe, lambda texts, specials: train_character(texts, specials=["<eos>", *specials])]
 )
-def test_a_language_is_asked_for_and_never_written(train: Any) -> None:
+def test_language_tokens_are_never_generated(train: Any) -> None:
     pairs = [Pair("one", "eins", into="de"), Pair("one", "un", into="fr")]
     vocabularies = train_sequence_vocabularies(
         lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig()
@@ -302,20 +306,20 @@ def test_a_language_is_asked_for_and_never_written(train: Any) -> None:
         Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary)
     )
     task = SequenceToSequence(body, **vocabularies)
-    asked = [task.target.id("<2de>"), task.target.id("<2fr>")]
+    language_tokens = [task.target.id("<2de>"), task.target.id("<2fr>")]
     with torch.no_grad():
-        task.output_bias[asked] = 100.0  # type: ignore[index]
-    assert task.encode([Pair("<2fr> one", "<2fr> un", into="de")])[0].source.count(asked[1]) == 0
+        task.output_bias[language_tokens] = 100.0  # type: ignore[index]
+    assert task.encode([Pair("<2fr> one", "<2fr> un", into="de")])[0].source.count(language_tokens[1]) == 0
     [[best]] = task.write(task.collate(task.encode(pairs[:1])), DecodingConfig(method="sample", max_new=30))
-    assert best.tokens and not set(asked) & set(best.tokens)
+    assert best.tokens and not set(language_tokens) & set(best.tokens)
 
 
-def test_one_vocabulary_is_trained_for_both_sides_where_it_is_joint() -> None:
-    found = train_sequence_vocabularies(
+def test_a_joint_vocabulary_is_trained_on_both_sides() -> None:
+    vocabularies = train_sequence_vocabularies(
         lambda texts, more: train_word(texts, specials=more), True, PAIRS, SequenceConfig()
     )
-    assert found["source"] is found["target"]
-    assert {"a", "A"} < set(found["source"].tokens)
+    assert vocabularies["source"] is vocabularies["target"]
+    assert {"a", "A"} < set(vocabularies["source"].tokens)
     apart = train_sequence_vocabularies(
         lambda texts, more: train_word(texts, specials=more), False, PAIRS, SequenceConfig()
     )
@@ -325,7 +329,7 @@ def test_one_vocabulary_is_trained_for_both_sides_where_it_is_joint() -> None:
 @pytest.mark.parametrize(
     "train", [train_bpe, lambda texts: train_character(texts, specials=["<eos>"])], ids=["bpe", "character"]
 )
-def test_white_space_is_kept_to_the_character_where_it_counts(train: Any) -> None:
+def test_white_space_is_preserved_exactly_on_request(train: Any) -> None:
     code = "if x:\n    return  [1]\n\treturn\n"
     pair = Pair("returns", code)
     tokenizer = train([code, pair.source])
@@ -333,15 +337,15 @@ def test_white_space_is_kept_to_the_character_where_it_counts(train: Any) -> Non
     for exact in (True, False):
         task = SequenceToSequence(body, sequence_task("luong").source, tokenizer, SequenceConfig(exact_space=exact))
         [sides] = task.encode([pair])
-        written = task.written(Hypothesis(sides.target, -1.0, -1.0)).text
-        assert written == (code if exact else code.strip())
+        text = task.written(Hypothesis(sides.target, -1.0, -1.0)).text
+        assert text == (code if exact else code.strip())
         evened = " ".join(code.split())
         assert task.measure([pair], [evened]).values["exact_match"] == (0 if exact else 100)
         assert task.sentence_scores([pair], [evened]) == [0 if exact else 100]
         assert task.measure([pair], [code]).values["exact_match"] == 100
 
 
-def test_mistakes_in_a_task_are_sentences() -> None:
+def test_invalid_tasks_are_rejected_with_a_sentence() -> None:
     with pytest.raises(UserError, match="shared embeddings need one vocabulary"):
         sequence_task("luong", shared_embeddings=True)
     with pytest.raises(
@@ -372,7 +376,7 @@ def test_mistakes_in_a_task_are_sentences() -> None:
     task.check_length(task.encode([Pair("a b c", "A B C")])[0], "here:9")
 
 
-def test_training_takes_no_more_than_positions_and_settings_allow() -> None:
+def test_the_longest_sequence_is_limited_by_positions_and_settings() -> None:
     assert sequence_task("luong", config=SequenceConfig(longest=9)).longest == 9
     assert sequence_task("convolutional").longest == 32
     assert sequence_task("convolutional", config=SequenceConfig(longest=9)).longest == 9

@@ -1,4 +1,4 @@
-"""Choices by likelihood: what is read once for all and in batches equals whole texts, read one by one."""
+"""Choices by likelihood: reading shared prefixes once and in batches equals reading whole texts one by one."""
 
 import pytest
 import tokenizers
@@ -41,8 +41,8 @@ def build(family="gpt", kind="bpe", **options):
     return task.double()
 
 
-def whole(task, before, behind):
-    """log p of the tokens that are not wholly in `before`, the text read alone and at once."""
+def whole_text_cost(task, before, behind):
+    """log p of the tokens that are not entirely in `before`, from one pass over the whole text."""
     ids, spans = task.tokenizer.encode_with_offsets(before + behind)
     start = next(place for place, span in enumerate(spans) if span[1] > len(before))
     if start == 0:
@@ -59,16 +59,18 @@ def whole(task, before, behind):
 @pytest.mark.parametrize(
     "template", ["Review: {text} It was {choice}.", "{text} {choice}", "the {choice} film: {text}"]
 )
-def test_choices_cost_what_whole_texts_cost_read_one_by_one(family, kind, template, monkeypatch):
+def test_choices_cost_the_same_as_whole_texts_read_one_by_one(family, kind, template, monkeypatch):
     monkeypatch.setattr(choices_module, "BATCH_TOKENS", 120)
     monkeypatch.setattr(choices_module, "CHUNK", 5)
     task = build(family, kind)
     words = {"1": "good", "0": "very bad and dull", "-": "long"}
-    found = Chooser(task, choices_of(words, template=template)).choose(TEXTS)
-    for text, chosen in zip(TEXTS, found, strict=True):
+    answers = Chooser(task, choices_of(words, template=template)).choose(TEXTS)
+    for text, chosen in zip(TEXTS, answers, strict=True):
         before, behind = template.split("{choice}")
         costs = {
-            label: whole(task, before.replace("{text}", text), words[label] + behind.replace("{text}", text))[0]
+            label: whole_text_cost(task, before.replace("{text}", text), words[label] + behind.replace("{text}", text))[
+                0
+            ]
             for label in words
         }
         assert chosen.log_probs == pytest.approx(costs, rel=1e-5)
@@ -80,22 +82,22 @@ def test_choices_cost_what_whole_texts_cost_read_one_by_one(family, kind, templa
 def test_a_prefix_is_read_once_for_all_choices():
     task = build()
     sizes = []
-    task.body.register_forward_pre_hook(lambda module, given: sizes.append(tuple(given[0].shape)))
+    task.body.register_forward_pre_hook(lambda module, inputs: sizes.append(tuple(inputs[0].shape)))
     Chooser(task, choices_of(["good", "bad"])).choose(["the film was very long and very dull"])
     prefix = len(task.encode("the film was very long and very dull"))
     assert sizes[0][0] == 1 and sizes[0][1] >= prefix - 1
     assert sizes[1][0] == 2 and sizes[1][1] < prefix
 
 
-def test_scores_may_be_by_length_or_less_what_a_choice_costs_anyway():
+def test_scores_can_be_normalised_by_length_or_by_the_cost_without_text():
     task, template, words = build(), "Review: {text} It was {choice}.", ["good", "very very bad"]
     text = "the film"
 
     def scores(**options):
         return Chooser(task, choices_of(words, template=template, **options)).score([Labelled(text)])[2][0]
 
-    costs = [whole(task, f"Review: {text} It was ", f"{each}.") for each in words]
-    anyway = [whole(task, "Review:  It was ", f"{each}.") for each in words]
+    costs = [whole_text_cost(task, f"Review: {text} It was ", f"{each}.") for each in words]
+    anyway = [whole_text_cost(task, "Review:  It was ", f"{each}.") for each in words]
     assert scores() == pytest.approx([cost for cost, _ in costs], rel=1e-5)
     assert scores(normalise="tokens") == pytest.approx([cost / count for cost, count in costs], rel=1e-5)
     assert scores(normalise="characters") == pytest.approx(
@@ -125,7 +127,7 @@ def test_a_text_that_is_too_long_loses_its_beginning():
         Chooser(task, choices_of(["good", "bad " * 20])).choose(["the film"])
 
 
-def test_what_a_tokenizer_puts_before_a_text_is_read_first():
+def test_tokens_that_a_tokenizer_prepends_are_read_first():
     task = build("llama")
     first = task.tokenizer.id("<eos>")
     inner = tokenizers.Tokenizer.from_str(task.tokenizer.to_json())
@@ -143,7 +145,7 @@ def test_what_a_tokenizer_puts_before_a_text_is_read_first():
     assert chosen.log_probs["good"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_answers_are_measured_as_a_classifiers():
+def test_answers_are_measured_like_those_of_a_classifier():
     chooser = Chooser(build(), choices_of({"1": "good", "0": "bad"}))
     examples = [Labelled("the film", ("1",), id="a:1"), Labelled("dull", ("0",), id="a:2")]
     answers, loss = chooser.predict(examples)
@@ -162,7 +164,7 @@ def test_choices_are_parsed():
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "sentence"),
+    ("choices", "options", "sentence"),
     [
         (["good"], {}, r"choices needs at least two, separated by commas; found \['good'\]"),
         (["good", " "], {}, "a choice is empty; give each choice some words"),
@@ -182,18 +184,18 @@ def test_choices_are_parsed():
         (["good", "bad"], {"normalise": "words"}, "unknown way to normalise 'words'; known: characters, none, tokens"),
     ],
 )
-def test_choices_that_cannot_be_are_told_in_a_sentence(given, options, sentence):
+def test_invalid_choices_are_rejected_with_a_sentence(choices, options, sentence):
     with pytest.raises(UserError, match=sentence):
-        choices_of(given, **options)
+        choices_of(choices, **options)
 
 
-def test_a_choice_that_the_tokenizer_drops_is_refused():
+def test_a_choice_dropped_by_the_tokenizer_is_rejected():
     with pytest.raises(
         UserError, match="text 1: the tokenizer has no token for the choice '.u200b'; give it other words"
     ):
         Chooser(build("recurrent", "wordpiece"), choices_of(["good", "\u200b"])).choose(["the film"])
 
 
-def test_a_choice_that_the_model_has_never_seen_is_refused():
+def test_a_choice_of_unknown_words_is_rejected():
     with pytest.raises(UserError, match="the choice 'superb' has words the model has never seen: 'superb'"):
         Chooser(build("recurrent", "word"), choices_of(["good", "superb"]))

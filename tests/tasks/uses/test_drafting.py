@@ -1,4 +1,4 @@
-"""Drafts for language models: what is written is what the model writes alone."""
+"""Drafts for language models: the text is the same as without a draft."""
 
 import pytest
 import torch
@@ -45,37 +45,37 @@ def stepper(name: str, seed: int):
     task = LanguageModel(body, train_character(["abcdefghij"]), LanguageModelConfig())
     with torch.no_grad():
         for parameter in task.parameters():
-            parameter.mul_(3)  # or every token is as probable as any other
+            parameter.mul_(3)  # otherwise all tokens have equal probability
     return task.double().eval().stepper()
 
 
 @pytest.mark.parametrize("agreement", AGREEMENT)
 @pytest.mark.parametrize("name", BODIES)
-def test_every_kind_of_body_writes_what_it_writes_alone(name: str, agreement: str) -> None:
+def test_every_kind_of_body_generates_the_same_with_a_draft(name: str, agreement: str) -> None:
     model = stepper(name, 1)
     prompt = torch.randint(VOCABULARY, (4, 9), generator=torch.Generator().manual_seed(2))
     mask = torch.arange(9) < torch.tensor([9, 1, 4, 7])[:, None]
     plain = greedy_sequences(model, prompt, mask, max_new=30, end=0)
     draft = Scripted(plain.tokens, VOCABULARY, AGREEMENT[agreement])
-    found, acceptance = speculative_sequences(model, draft, prompt, mask, max_new=30, end=0)
-    assert found.tokens.tolist() == plain.tokens.tolist()
-    torch.testing.assert_close(found.log_probs, plain.log_probs)
+    drafted, acceptance = speculative_sequences(model, draft, prompt, mask, max_new=30, end=0)
+    assert drafted.tokens.tolist() == plain.tokens.tolist()
+    torch.testing.assert_close(drafted.log_probs, plain.log_probs)
     if agreement != "never":
         assert acceptance.accepted.any()
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_every_kind_of_body_drafts(name: str) -> None:
+def test_every_kind_of_body_can_draft(name: str) -> None:
     model, draft = stepper("llama", 1), stepper(name, 3)
     prompt = torch.randint(VOCABULARY, (3, 5), generator=torch.Generator().manual_seed(2))
     plain = greedy_sequences(model, prompt, max_new=20, end=0)
-    found, _ = speculative_sequences(model, DraftStepper(draft), prompt, max_new=20, end=0)
-    assert found.tokens.tolist() == plain.tokens.tolist()
+    drafted, _ = speculative_sequences(model, DraftStepper(draft), prompt, max_new=20, end=0)
+    assert drafted.tokens.tolist() == plain.tokens.tolist()
     own, acceptance = speculative_sequences(draft, DraftStepper(draft), prompt, max_new=20, seed=4)
     assert acceptance.accepted.tolist() == acceptance.proposed.tolist()
 
 
-def test_a_ring_that_goes_round_is_rewound() -> None:
+def test_a_full_ring_cache_can_be_rewound() -> None:
     model = stepper("attention in windows", 1)
     prompt = torch.randint(VOCABULARY, (2, 3), generator=torch.Generator().manual_seed(2))
     plain = greedy_sequences(model, prompt, max_new=150)
@@ -84,31 +84,31 @@ def test_a_ring_that_goes_round_is_rewound() -> None:
         Scripted(plain.tokens, VOCABULARY, AGREEMENT["mostly"]),
         PromptLookup(),
     ):
-        found, _ = speculative_sequences(model, draft, prompt, max_new=150)
-        assert found.tokens.tolist() == plain.tokens.tolist()
+        drafted, _ = speculative_sequences(model, draft, prompt, max_new=150)
+        assert drafted.tokens.tolist() == plain.tokens.tolist()
 
 
 @pytest.mark.parametrize("draft", [lstm, gpt, lambda: "prompt"])
 @pytest.mark.parametrize("make", [lstm, gpt])
 def test_a_draft_does_not_change_the_text(make, draft) -> None:
-    """70 tokens, which is more than the GPT has positions, under filters that look back."""
+    """70 tokens, more than the GPT has positions, with filters that depend on earlier tokens."""
     task, config = make(), DecodingConfig(method="greedy", max_new=70, repetition_penalty=1.2, no_repeat_ngram=4)
     plain = generate(task, ["a ball", "it", ""], config)
-    found = generate(task, ["a ball", "it", ""], config, draft=draft())
-    assert [each.text for each in found] == [each.text for each in plain]
-    assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in plain], rel=1e-4)
-    assert all(each.guessed.rounds + each.guessed.accepted == 69 for each in found)
+    drafted = generate(task, ["a ball", "it", ""], config, draft=draft())
+    assert [each.text for each in drafted] == [each.text for each in plain]
+    assert [each.log_prob for each in drafted] == pytest.approx([each.log_prob for each in plain], rel=1e-4)
+    assert all(each.guessed.rounds + each.guessed.accepted == 69 for each in drafted)
     assert "".join(stream(task, "a ball", config, draft=draft())) == plain[0].text
 
 
 def test_drafted_samples_are_streamed_as_they_are_generated() -> None:
     task, config = gpt(), DecodingConfig(max_new=30)
-    [found] = generate(task, ["a ball"], config, seed=3, draft=lstm())
-    assert "".join(stream(task, "a ball", config, seed=3, draft=lstm())) == found.text
-    assert not found.guessed.rounds > 29
+    [drafted] = generate(task, ["a ball"], config, seed=3, draft=lstm())
+    assert "".join(stream(task, "a ball", config, seed=3, draft=lstm())) == drafted.text
+    assert not drafted.guessed.rounds > 29
 
 
-def test_modes_are_left_as_they_were() -> None:
+def test_drafting_restores_training_modes() -> None:
     task, draft = gpt().train(), lstm().train()
     generate(task, ["a"], DecodingConfig(max_new=3), draft=draft)
     list(stream(task, "a", DecodingConfig(max_new=3), draft=draft))
@@ -130,13 +130,13 @@ def test_a_draft_with_other_tokens_is_refused() -> None:
     check_draft(own, train_character(["abc"]))
 
 
-def test_how_well_a_draft_guessed_is_told() -> None:
+def test_the_acceptance_of_a_draft_is_reported() -> None:
     options = GenerateOptions(method="greedy", max_new=30, draft="prompt", measure=True)
     task, row = lstm(), TextRow(text="a ball")
     [answer] = GENERATE.answer([task], [row], options, [1])
-    [told] = GENERATE.objects(1, row, answer, options)
-    assert told["rounds"] + told["accepted"] == 29 and told["accepted"] <= told["proposed"]
+    [object] = GENERATE.objects(1, row, answer, options)
+    assert object["rounds"] + object["accepted"] == 29 and object["accepted"] <= object["proposed"]
     *_, line = GENERATE.remarks([task], [Answered(1, row, answer)], options)
-    rounds = told["rounds"]
-    means = f"{told['accepted'] / rounds:.2f} of {told['proposed'] / rounds:.2f}"
+    rounds = object["rounds"]
+    means = f"{object['accepted'] / rounds:.2f} of {object['proposed'] / rounds:.2f}"
     assert line == f"draft: {means} guesses per call were accepted, in {rounds} calls of the model"

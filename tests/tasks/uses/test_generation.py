@@ -26,21 +26,21 @@ def subword_model(text: str = TEXT) -> LanguageModel:
 
 @pytest.mark.parametrize("make", [lstm, gpt, subword_model])
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
-def test_prompts_together_are_continued_as_each_alone(make, method: str) -> None:
+def test_prompts_are_continued_equally_in_a_batch_and_alone(make, method: str) -> None:
     task = make()
     config = DecodingConfig(method=method, max_new=12, beams=3, top_k=1 if method == "sample" else None)
     prompts = ["a ball", "it", ""]
     together = generate(task, prompts, config)
     alone = [generate(task, [prompt], config)[0] for prompt in prompts]
-    assert [found.tokens for found in together] == [found.tokens for found in alone]
-    assert [found.log_prob for found in together] == pytest.approx([found.log_prob for found in alone], rel=1e-4)
+    assert [each.tokens for each in together] == [each.tokens for each in alone]
+    assert [each.log_prob for each in together] == pytest.approx([each.log_prob for each in alone], rel=1e-4)
 
 
 def test_greedy_is_the_most_probable_token_each_time() -> None:
     task = lstm().eval()
-    found = generate(task, ["the"], DecodingConfig(method="greedy", max_new=6))[0]
+    result = generate(task, ["the"], DecodingConfig(method="greedy", max_new=6))[0]
     ids = task.encode("the")
-    for token in found.tokens:
+    for token in result.tokens:
         hidden, _ = task.body(torch.tensor([ids]))
         scores = task.logits(hidden)[0, -1]
         scores[task.tokenizer.unknown] = -torch.inf
@@ -48,10 +48,10 @@ def test_greedy_is_the_most_probable_token_each_time() -> None:
         ids.append(token)
 
 
-def test_a_model_goes_on_past_its_last_position() -> None:
-    """48 positions are learnt; what follows is written from the second half of what was read."""
-    found = generate(gpt(), ["a ball"], DecodingConfig(method="greedy", max_new=120))[0]
-    assert len(found.tokens) == 120
+def test_a_model_continues_past_its_last_position() -> None:
+    """The model has 48 learned positions; later tokens are generated from the second half of the context."""
+    result = generate(gpt(), ["a ball"], DecodingConfig(method="greedy", max_new=120))[0]
+    assert len(result.tokens) == 120
 
 
 def test_a_prompt_longer_than_the_positions_is_refused() -> None:
@@ -63,14 +63,14 @@ def test_a_prompt_longer_than_the_positions_is_refused() -> None:
         generate(gpt(), ["a" * 60], DecodingConfig())
 
 
-def test_training_mode_comes_back_after_generating() -> None:
+def test_generating_restores_training_mode() -> None:
     task = lstm(dropout=0.5)
     task.train()
     first, second = (generate(task, ["the"], DecodingConfig(method="greedy", max_new=9)) for _ in range(2))
     assert first == second and task.training
 
 
-def test_training_mode_comes_back_after_streaming() -> None:
+def test_streaming_restores_training_mode() -> None:
     task = lstm(dropout=0.5)
     task.train()
     text = "".join(stream(task, "the", DecodingConfig(method="greedy", max_new=9)))
@@ -78,25 +78,25 @@ def test_training_mode_comes_back_after_streaming() -> None:
     assert task.training
 
 
-def test_a_stream_ends_where_a_text_does_whose_end_is_forced() -> None:
+def test_a_stream_ends_with_a_forced_end_like_the_text() -> None:
     task = lstm()
     plain = generate(task, ["the"], DecodingConfig(method="greedy", max_new=6))[0].tokens
     stop = next(token for id, token in enumerate(task.tokenizer.tokens) if id not in plain and len(token) == 1)
     config = DecodingConfig(method="greedy", max_new=6, stop=stop, forced_end=True)
-    found = generate(task, ["the"], config)[0]
-    assert found.tokens == plain[:5] and "".join(stream(task, "the", config)) == found.text
+    result = generate(task, ["the"], config)[0]
+    assert result.tokens == plain[:5] and "".join(stream(task, "the", config)) == result.text
 
 
-def test_the_unknown_token_is_never_written() -> None:
+def test_the_unknown_token_is_never_generated() -> None:
     task = lstm()
     with torch.no_grad():
         task.output_bias[task.tokenizer.unknown] = 100.0
     for method in ("greedy", "sample", "beam"):
-        found = generate(task, ["the"], DecodingConfig(method=method, max_new=8))[0]
-        assert task.tokenizer.unknown not in found.tokens
+        result = generate(task, ["the"], DecodingConfig(method=method, max_new=8))[0]
+        assert task.tokenizer.unknown not in result.tokens
 
 
-def test_a_subword_model_stops_at_its_end_token_unless_told_not_to() -> None:
+def test_a_subword_model_stops_at_its_end_token_by_default() -> None:
     task = subword_model()
     task.output_bias = torch.nn.Parameter(torch.zeros(task.body.vocabulary))
     with torch.no_grad():
@@ -110,10 +110,10 @@ def test_a_subword_model_stops_at_its_end_token_unless_told_not_to() -> None:
 def test_pieces_wait_until_a_character_is_whole() -> None:
     tokenizer = train_bpe(["naïve café\n"], size=260)
     ids = tokenizer.encode("café ï")
-    shown = list(pieces(tokenizer, "", iter(ids), []))
-    assert "".join(shown) == "café ï"
-    assert not any("�" in piece for piece in shown)
-    assert len(shown) < len(ids)
+    shown_pieces = list(pieces(tokenizer, "", iter(ids), []))
+    assert "".join(shown_pieces) == "café ï"
+    assert not any("�" in piece for piece in shown_pieces)
+    assert len(shown_pieces) < len(ids)
 
 
 def test_words_are_joined_to_a_prompt_by_a_space() -> None:
@@ -122,8 +122,8 @@ def test_words_are_joined_to_a_prompt_by_a_space() -> None:
     assert continuation(tokenizer, "a ball", ids) == " of thread"
     assert continuation(tokenizer, "a ball ", ids) == "of thread"
     assert continuation(tokenizer, "", ids) == "of thread"
-    shown = list(pieces(tokenizer, "a ball", iter(ids), []))
-    assert shown == [" of", " thread"]
+    shown_pieces = list(pieces(tokenizer, "a ball", iter(ids), []))
+    assert shown_pieces == [" of", " thread"]
 
 
 def test_prompts_are_padded_on_the_right() -> None:
@@ -134,9 +134,9 @@ def test_prompts_are_padded_on_the_right() -> None:
     assert prompt_batch(task, ["it", "is"])[1] is None
 
 
-def test_no_ngram_comes_twice_where_that_is_asked() -> None:
-    found = generate(lstm(), ["the "], DecodingConfig(method="greedy", max_new=40, no_repeat_ngram=3))[0]
-    text = str(found)
+def test_no_ngram_is_repeated_on_request() -> None:
+    result = generate(lstm(), ["the "], DecodingConfig(method="greedy", max_new=40, no_repeat_ngram=3))[0]
+    text = str(result)
     triples = [text[i : i + 3] for i in range(len(text) - 2)]
     assert len(set(triples)) == len(triples)
 
@@ -144,32 +144,32 @@ def test_no_ngram_comes_twice_where_that_is_asked() -> None:
 def test_subwords_are_joined_to_a_prompt_as_one_text() -> None:
     tokenizer = train_wordpiece([TEXT], size=200)
     for prompt, rest in (("a ball", " of thread"), ("a ball of thr", "ead")):
-        both, read = tokenizer.encode(prompt + rest), tokenizer.encode(prompt)
-        if both[: len(read)] == read:
-            assert prompt + continuation(tokenizer, prompt, both[len(read) :]) == prompt + rest
+        whole, prompt_ids = tokenizer.encode(prompt + rest), tokenizer.encode(prompt)
+        if whole[: len(prompt_ids)] == prompt_ids:
+            assert prompt + continuation(tokenizer, prompt, whole[len(prompt_ids) :]) == prompt + rest
     assert continuation(tokenizer, "a ball", tokenizer.encode("of")) == " of"
 
 
-def test_bytes_that_never_become_a_character_are_shown_at_the_end() -> None:
+def test_incomplete_characters_are_shown_at_the_end() -> None:
     tokenizer = train_bpe(["h\u20ac" * 20], size=257)
     ids = tokenizer.encode("h\u20ac")[:-1]
     assert "".join(pieces(tokenizer, "", iter(ids), [])) == tokenizer.decode(ids)
 
 
 def expecting(tokenizer: Tokenizer, token: int, probability: float) -> LanguageModel:
-    """A model that expects a token with this probability, whatever it has read, and all others alike."""
+    """A model that always predicts a token with this probability, and all others equally."""
     task = LanguageModel(
         build_gpt(GPTConfig(dim=4, num_layers=1, num_heads=1, max_length=8), Tokens(tokenizer.vocabulary)), tokenizer
     )
-    others = (1 - probability) / (tokenizer.vocabulary - 1)
+    rest = (1 - probability) / (tokenizer.vocabulary - 1)
     with torch.no_grad():
         for parameter in task.parameters():
             parameter.zero_()
-        task.output_bias[token] = math.log(probability / others)  # type: ignore[index]
+        task.output_bias[token] = math.log(probability / rest)  # type: ignore[index]
     return task
 
 
-def test_a_text_begins_where_the_model_expects_one_to() -> None:
+def test_a_text_starts_after_a_context_that_predicts_a_beginning() -> None:
     bpe, character, word = train_bpe([TEXT], size=300), train_character([TEXT]), train_word([TEXT])
     line, letter = character.encode("\n"), character.encode("a")[0]
     assert start_of(expecting(character, letter, 0.99)) == line
@@ -179,7 +179,7 @@ def test_a_text_begins_where_the_model_expects_one_to() -> None:
     assert start_of(expecting(bpe, bpe.encode("a")[0], 0.99)) == bpe.encode("\n")
 
 
-def test_a_text_begins_after_an_end_where_there_are_no_lines() -> None:
+def test_a_text_starts_after_an_end_token_if_there_are_no_newlines() -> None:
     wordpiece, one_line = train_wordpiece([TEXT], size=200), train_character(["abc"])
     assert start_of(expecting(wordpiece, 0, 0.5)) == [wordpiece.end]
     assert start_of(expecting(one_line, 0, 0.5)) != [one_line.unknown]

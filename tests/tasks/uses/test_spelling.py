@@ -1,4 +1,4 @@
-"""Language models beside a transcriber: n-grams of its own tokens, and a run that writes letters."""
+"""Language models for a transcriber: n-grams of its own tokens, and a run that generates letters."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def ids(text: str) -> tuple[int, ...]:
     return tuple(id for id in TOKENIZER.encode(text) if id != TOKENIZER.end)
 
 
-def test_n_grams_have_the_end_of_a_text_in_the_place_of_the_blank() -> None:
+def test_n_grams_score_the_end_of_a_text_at_the_index_of_the_blank() -> None:
     model = letter_ngrams(["cab", "cab", "", "ca"], TOKENIZER, 3)
     blank = TOKENIZER.vocabulary
     for prefix in ((), ids("c"), ids("ca"), ids("cab")):
@@ -43,21 +43,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_run_scores_each_prefix_as_the_whole_text_before_it(run: Path) -> None:
-    """Prefixes that go on from a kept state against the model run over the whole."""
+def test_a_run_scores_each_prefix_like_the_whole_text(run: Path) -> None:
+    """Prefixes that continue from a cached state, against the model run over the whole text."""
     task = clew.load(run).task
     model = SteppedModel(task, TOKENIZER)
     for text in ("", "c", "ca", "b", "cab", "ba"):
         tokens = torch.tensor([task.tokenizer.encode("\n" + text)])
         with torch.no_grad():
-            wanted = task.log_probs(task.body(tokens)[0][0, -1])
+            expected = task.log_probs(task.body(tokens)[0][0, -1])
         scores = model.score(ids(text))
-        assert scores[ids("a")[0]] == pytest.approx(float(wanted[task.tokenizer.id("a")]), abs=1e-5)
-        assert scores[TOKENIZER.vocabulary] == pytest.approx(float(wanted[task.tokenizer.id("\n")]), abs=1e-5)
+        assert scores[ids("a")[0]] == pytest.approx(float(expected[task.tokenizer.id("a")]), abs=1e-5)
+        assert scores[TOKENIZER.vocabulary] == pytest.approx(float(expected[task.tokenizer.id("\n")]), abs=1e-5)
         assert scores[ids("z")[0]] == UNKNOWN
 
 
-def test_a_model_of_other_pieces_than_letters_is_refused(run: Path) -> None:
+def test_a_model_of_other_tokens_than_letters_is_rejected(run: Path) -> None:
     words = train_word(["a cab"], specials=["<eos>"])
     with pytest.raises(
         UserError,

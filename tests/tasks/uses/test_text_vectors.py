@@ -30,32 +30,32 @@ def vectors(
     return TextVectors(body, WordReader.of(body, {"tokenizer": tokenizer}, running=running), **options)
 
 
-def by_hand(made: TextVectors, text: str) -> list[torch.Tensor]:
-    """The levels of every place of a text that fits."""
-    tokenizer = made.reader.tokenizer
+def levels_of(text_vectors: TextVectors, text: str) -> list[torch.Tensor]:
+    """The levels at every position of a text that fits into the model."""
+    tokenizer = text_vectors.reader.tokenizer
     tokens = (
         tokenizer.encode(text) if tokenizer.frame is None else tokenizer.frame.around(tokenizer.encode(text)).tokens
     )
     with torch.no_grad():
-        return [level[0] for level in made.body.eval().levels(torch.tensor([tokens]))]
+        return [level[0] for level in text_vectors.body.eval().levels(torch.tensor([tokens]))]
 
 
 @pytest.mark.parametrize("pooling", WITHOUT_WEIGHTS)
-def test_a_text_is_pooled_of_all_its_places_alone_and_among_others(pooling: str) -> None:
-    made = vectors(pooling=pooling)
-    found = made.of(TEXTS)
-    assert found.dtype == np.float32 and found.shape == (5, 8)
-    top = by_hand(made, TEXTS[0])[-1]
-    wanted = {"first": top[0], "last": top[-1], "max": top.amax(0), "mean": top.mean(0)}[pooling]
-    np.testing.assert_allclose(found[0], wanted, atol=1e-6)
-    np.testing.assert_allclose(made.of([TEXTS[2]])[0], found[2], atol=1e-6)
-    assert not found[1].any() and not found[4].any() and made.num_empty == 2
+def test_a_text_is_pooled_over_all_its_positions_alone_and_in_a_batch(pooling: str) -> None:
+    text_vectors = vectors(pooling=pooling)
+    pooled = text_vectors.of(TEXTS)
+    assert pooled.dtype == np.float32 and pooled.shape == (5, 8)
+    top = levels_of(text_vectors, TEXTS[0])[-1]
+    expected = {"first": top[0], "last": top[-1], "max": top.amax(0), "mean": top.mean(0)}[pooling]
+    np.testing.assert_allclose(pooled[0], expected, atol=1e-6)
+    np.testing.assert_allclose(text_vectors.of([TEXTS[2]])[0], pooled[2], atol=1e-6)
+    assert not pooled[1].any() and not pooled[4].any() and text_vectors.num_empty == 2
 
 
 def test_levels_are_counted_by_blocks_and_mixed_by_name() -> None:
-    """A block of BERT is attention and a network: levels 0, 2 and 4 of the body's five."""
-    levels = by_hand(vectors(), TEXTS[0])[::2]
-    wanted = {
+    """A block of BERT is attention and a feed-forward network: levels 0, 2 and 4 of the body's five."""
+    levels = levels_of(vectors(), TEXTS[0])[::2]
+    expected = {
         0: levels[0],
         1: levels[1],
         2: levels[2],
@@ -63,13 +63,13 @@ def test_levels_are_counted_by_blocks_and_mixed_by_name() -> None:
         "sum": levels[1] + levels[2],
         "join_last_four": torch.cat(levels, -1),
     }
-    wanted |= {"last": levels[2], "first": levels[0], "second_to_last": levels[1], "sum_last_four": sum(levels)}
-    wanted |= {"sum_with_embedding": sum(levels)}
-    assert set(LAYERS) <= set(wanted)
-    for layer, hidden in wanted.items():
-        made = vectors(layer=layer)
-        np.testing.assert_allclose(made.of(TEXTS[:1])[0], hidden.mean(0), atol=1e-5)
-        (tokens,) = made.of_tokens(TEXTS[:1])
+    expected |= {"last": levels[2], "first": levels[0], "second_to_last": levels[1], "sum_last_four": sum(levels)}
+    expected |= {"sum_with_embedding": sum(levels)}
+    assert set(LAYERS) <= set(expected)
+    for layer, hidden in expected.items():
+        text_vectors = vectors(layer=layer)
+        np.testing.assert_allclose(text_vectors.of(TEXTS[:1])[0], hidden.mean(0), atol=1e-5)
+        (tokens,) = text_vectors.of_tokens(TEXTS[:1])
         np.testing.assert_allclose(tokens.vectors, hidden[1:-1], atol=1e-5)
 
 
@@ -83,26 +83,32 @@ def test_levels_are_counted_by_blocks_and_mixed_by_name() -> None:
         ("character", "recurrent", {}, True),
     ],
 )
-def test_every_token_has_a_vector_and_its_characters(kind: str, family: str, model: dict | None, running: bool) -> None:
-    made = vectors(kind, family, model=model, running=running)
-    for text, (offsets, found) in zip(TEXTS, made.of_tokens(TEXTS), strict=True):
-        assert found.shape == (len(offsets), 8)
+def test_every_token_has_a_vector_and_character_offsets(
+    kind: str, family: str, model: dict | None, running: bool
+) -> None:
+    text_vectors = vectors(kind, family, model=model, running=running)
+    for text, (offsets, token_vectors) in zip(TEXTS, text_vectors.of_tokens(TEXTS), strict=True):
+        assert token_vectors.shape == (len(offsets), 8)
         pieces = "".join(text[start:stop] for start, stop in offsets)
         assert pieces == text.replace(" ", "")
-    np.testing.assert_allclose(made.of_tokens([TEXTS[0]])[0].vectors, made.of_tokens(TEXTS)[0].vectors, atol=1e-6)
+    np.testing.assert_allclose(
+        text_vectors.of_tokens([TEXTS[0]])[0].vectors, text_vectors.of_tokens(TEXTS)[0].vectors, atol=1e-6
+    )
 
 
-def test_a_long_text_is_read_in_windows_that_are_pooled_together_or_cut() -> None:
-    made = vectors()
-    tokenizer = made.reader.tokenizer
+def test_a_long_text_is_read_in_pooled_windows_or_truncated() -> None:
+    text_vectors = vectors()
+    tokenizer = text_vectors.reader.tokenizer
     tokens = tokenizer.encode(TEXTS[3])
     parts = [tokenizer.frame.around(tokens[start : start + 10]).tokens for start in range(0, len(tokens), 10)]  # type: ignore[union-attr]
     assert len(parts) > 1
     with torch.no_grad():
-        hidden = [made.body.eval()(torch.tensor([part]))[0][0] for part in parts]
-    np.testing.assert_allclose(made.of(TEXTS)[3], torch.cat(hidden).mean(0), atol=1e-6)
-    assert made.num_long == 1 and made.room == 10
-    np.testing.assert_allclose(made.of_tokens(TEXTS)[3].vectors, torch.cat([part[1:-1] for part in hidden]), atol=1e-6)
+        hidden = [text_vectors.body.eval()(torch.tensor([part]))[0][0] for part in parts]
+    np.testing.assert_allclose(text_vectors.of(TEXTS)[3], torch.cat(hidden).mean(0), atol=1e-6)
+    assert text_vectors.num_long == 1 and text_vectors.room == 10
+    np.testing.assert_allclose(
+        text_vectors.of_tokens(TEXTS)[3].vectors, torch.cat([part[1:-1] for part in hidden]), atol=1e-6
+    )
     cut = vectors(longest=8, normalise=True)
     with torch.no_grad():
         first = cut.body.eval()(torch.tensor([tokenizer.frame.around(tokens[:6]).tokens]))[0][0].mean(0)  # type: ignore[union-attr]
@@ -110,16 +116,16 @@ def test_a_long_text_is_read_in_windows_that_are_pooled_together_or_cut() -> Non
     assert len(cut.of_tokens([TEXTS[3]])[0].offsets) == 6
 
 
-def test_halves_are_taken_at_their_ends_but_of_the_embedding() -> None:
+def test_last_pooling_takes_each_directions_end_except_in_the_embedding() -> None:
     bidirectional = {"bidirectional": True, "embedding_dim": 6}
     top = vectors("word", "recurrent", model=bidirectional).of_tokens(TEXTS[:1])[0].vectors
     last = vectors("word", "recurrent", model=bidirectional, pooling="last").of(TEXTS[:1])[0]
     np.testing.assert_allclose(last, np.concatenate([top[-1, :4], top[0, 4:]]), atol=1e-6)
-    made = vectors("word", "recurrent", model=bidirectional, pooling="last", layer=0)
-    np.testing.assert_allclose(made.of(TEXTS[:1])[0], made.of_tokens(TEXTS[:1])[0].vectors[-1])
+    text_vectors = vectors("word", "recurrent", model=bidirectional, pooling="last", layer=0)
+    np.testing.assert_allclose(text_vectors.of(TEXTS[:1])[0], text_vectors.of_tokens(TEXTS[:1])[0].vectors[-1])
 
 
-def test_what_there_is_not_is_refused() -> None:
+def test_unknown_layers_and_poolings_are_rejected() -> None:
     with pytest.raises(UserError, match=r"there is no layer 3; this model has 0 \(the embedding\) to 2"):
         vectors(layer=3)
     with pytest.raises(UserError, match="unknown layer 'lats'; known: 0"):
