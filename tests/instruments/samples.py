@@ -1,4 +1,4 @@
-"""A part of every kind, small, with a given text wherever a part holds one."""
+"""A small part of every kind, with a given text wherever a part contains one."""
 
 import numpy as np
 

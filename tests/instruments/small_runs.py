@@ -1,4 +1,4 @@
-"""Small untrained runs, built in memory, one of each kind that instruments meet. Nothing is written or trained."""
+"""Small untrained runs, built in memory, one of each kind that instruments support. Nothing is written or trained."""
 
 from functools import cache
 from pathlib import Path
@@ -52,12 +52,12 @@ OTHERS = {
     "pairs": ("sentiment-lstm", [*WORDS, "data.second=second"]),
     "pruned": ("text-gpt", [*GPT, "model.num_layers=3", 'model.heads={"1": [], "3": [2]}']),
 }
-"""Those that not every instrument is tried on."""
+"""Runs on which only some instruments are tested."""
 
 
 @cache
 def small_run(name: str) -> Run:
-    """The same one whenever it is asked for; what is changed in it has to be put back."""
+    """The run of a kind. It is cached, so tests must undo their changes to it."""
     recipe, settings = (RUNS | OTHERS)[name]
     config = config_of(recipe, [*settings, "data.train=nowhere.txt", "data.corpus=null"])
     learning = TASKS[config.task.name].learns

@@ -13,7 +13,7 @@ TEXT = "the walls were tall"
 
 
 @pytest.mark.parametrize(("name", "heads"), [("gpt", "self"), ("bert", "self"), ("llama", "self"), ("heads", "self")])
-def test_rows_add_up_to_one_and_the_future_is_not_looked_at(name, heads):
+def test_rows_sum_to_one_and_the_future_gets_no_weight(name, heads):
     run = small_run(name)
     for layer in attention_maps(read(run, TEXT), heads):
         np.testing.assert_allclose(layer.maps.sum(-1), 1.0, atol=1e-5)
@@ -22,7 +22,7 @@ def test_rows_add_up_to_one_and_the_future_is_not_looked_at(name, heads):
 
 
 @pytest.mark.parametrize("name", ["attentive", "transformer"])
-def test_a_decoder_that_looks_at_its_source_has_a_row_a_token_written(name):
+def test_cross_attention_has_a_row_per_target_token(name):
     run = small_run(name)
     reading = read(run, TEXT, "tall were")
     for layer in attention_maps(reading, "cross"):
@@ -59,7 +59,7 @@ def test_one_head_is_drawn_large_and_all_small():
     assert look(small_run("gpt"), "attention", {"text": TEXT, "kind": "scores"}).facts["layer"] == 2
 
 
-def test_layers_above_one_that_lost_its_heads_keep_their_numbers():
+def test_layers_above_a_fully_pruned_one_keep_their_numbers():
     run = small_run("pruned")
     view = look(run, "attention", {"text": TEXT, "layer": 2, "head": 1})
     grid = next(part for part in view.parts if isinstance(part, Grid))
@@ -72,12 +72,12 @@ def test_layers_above_one_that_lost_its_heads_keep_their_numbers():
     )
 
 
-def test_a_head_that_is_off_looks_at_nothing():
+def test_a_head_that_is_off_has_zero_weights():
     values = look(small_run("gpt"), "attention", {"text": TEXT, "layer": 1, "head": 2, "off": ["1.2"]}).facts["values"]
     assert np.abs(values).max() == 0
 
 
-def test_a_head_that_is_off_says_so_in_every_picture_and_list():
+def test_a_head_that_is_off_is_marked_in_every_picture_and_list():
     view = look(small_run("gpt"), "attention", {"text": TEXT, "layer": 1, "head": 2, "off": ["1.2"]})
     one, grid, table = view.parts
     assert one.title == "Head 1.2 (off)" and "heads off: 1.2" in view.about and view.facts["off"] == ["1.2"]
@@ -85,7 +85,7 @@ def test_a_head_that_is_off_says_so_in_every_picture_and_list():
     assert table.rows[1] == ("1.2", "off", None, None, None, None, None) and table.rows[0][:2] == ("1.1", "on")
 
 
-def test_the_mean_of_a_layer_is_that_of_the_heads_that_are_on():
+def test_the_mean_of_a_layer_is_over_heads_that_are_on():
     options = {"text": TEXT, "layer": 1}
     alone = look(small_run("gpt"), "attention", {**options, "head": 1}).facts["values"]
     view = look(small_run("gpt"), "attention", {**options, "off": ["1.2"]})
@@ -95,7 +95,7 @@ def test_the_mean_of_a_layer_is_that_of_the_heads_that_are_on():
     assert silent.parts[0].title == "Layer 1: all heads are off" and np.abs(silent.facts["values"]).max() == 0
 
 
-def test_pruned_heads_are_named_where_they_were():
+def test_pruned_heads_are_named_at_their_places():
     view = look(small_run("pruned"), "attention", {"text": TEXT})
     grid, table = view.parts[1:]
     assert [list(row) for row in grid.notes] == [["pruned", "pruned"], ["", ""], ["", "pruned"]]
@@ -128,24 +128,24 @@ def test_weights_and_habits_have_units():
         ("attentive", {"heads": "self"}, "runs/attentive has no self attention; heads=cross"),
     ],
 )
-def test_what_is_not_there_is_told(name, options, sentence):
+def test_missing_heads_and_layers_are_reported(name, options, sentence):
     with pytest.raises(UserError, match=sentence):
         look(small_run(name), "attention", {"text": TEXT, **options})
 
 
-def test_maps_that_no_memory_would_hold_are_refused(monkeypatch):
+def test_too_large_maps_are_rejected(monkeypatch):
     monkeypatch.setattr(attention, "MOST_CELLS", 1000)
     with pytest.raises(UserError, match="19 x 19 weights of all heads take .* too much to show; shorten the text"):
         look(small_run("gpt"), "attention", {"text": TEXT})
 
 
-def test_colours_end_at_a_round_weight_above_what_most_places_have_at_most():
+def test_the_colour_scale_ends_at_a_round_weight_above_most_maxima():
     sharp, spread = np.eye(8), np.full((400, 400), 1 / 400)
     assert full_colour([sharp]) == 1.0 and full_colour([spread]) == 0.005
     assert full_colour([np.concatenate([np.eye(3, 10), np.full((10, 10), 0.1)])]) == 0.2
 
 
-def test_masked_scores_are_drawn_as_no_value_and_small_maps_reach_down_to_the_lowest_score():
+def test_masked_scores_have_no_value_and_small_maps_reach_the_lowest_score():
     view = look(small_run("gpt"), "attention", {"text": TEXT, "kind": "scores", "layer": 1, "head": 1})
     large, grid = view.parts
     is_masked = np.triu(np.ones(large.values.shape, dtype=bool), 1)

@@ -1,4 +1,4 @@
-"""What is explained is what the run itself gives, on every kind of run; and the instrument on top of it."""
+"""The explained score is the run's own, on every kind of run; and the attribution instrument."""
 
 import pytest
 import torch
@@ -23,13 +23,13 @@ def score_of(case):
         return float(case.score(case.inputs)[0])
 
 
-def test_the_score_is_what_the_run_gives():
+def test_the_score_is_the_runs_own():
     classifier = small_run("classifier")
-    found = classifier.classify(TEXT)
+    answer = classifier.classify(TEXT)
     logits = torch.tensor([score_of(explained("classifier", of=label)) for label in classifier.task.labels.names])
     probabilities = (logits / classifier.task.answer.temperature).softmax(0).tolist()
     assert dict(zip(classifier.task.labels.names, probabilities, strict=True)) == pytest.approx(
-        found.probabilities, abs=1e-5
+        answer.probabilities, abs=1e-5
     )
     for name in ("lstm", "gpt"):
         run = small_run(name)
@@ -59,7 +59,7 @@ def test_the_score_is_what_the_run_gives():
     "name",
     ["elman", "lstm", "words", "gpt", "llama", "bert", "classifier", "heads", "tagger", "attentive", "transformer"],
 )
-def test_vectors_put_in_by_hand_give_the_same_score_and_several_rows_are_apart(name):
+def test_given_vectors_give_the_same_score_and_rows_are_independent(name):
     case = explained(
         name,
         "the [MASK] were tall" if name == "bert" else TEXT,
@@ -67,10 +67,10 @@ def test_vectors_put_in_by_hand_give_the_same_score_and_several_rows_are_apart(n
     )
     with evaluating([case.module]):
         x, other = case.vectors(), torch.zeros_like(case.vectors())
-        found = case.of_vectors(torch.stack([x, other, x]))
-        torch.testing.assert_close(found[0], case.score(case.inputs)[0])
-        torch.testing.assert_close(found[2], found[0])
-        torch.testing.assert_close(found[1], case.of_vectors(other[None])[0])
+        scores = case.of_vectors(torch.stack([x, other, x]))
+        torch.testing.assert_close(scores[0], case.score(case.inputs)[0])
+        torch.testing.assert_close(scores[2], scores[0])
+        torch.testing.assert_close(scores[1], case.of_vectors(other[None])[0])
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt", "bert", "classifier", "transformer"])
@@ -81,7 +81,7 @@ def test_integrated_gradients_of_runs_are_complete(name):
     assert len(facts["values"]) == len(facts["tokens"])
 
 
-def test_a_token_that_is_occluded_is_read_as_the_substitute():
+def test_an_occluded_token_is_read_as_the_substitute():
     run, text = small_run("classifier"), "she went in"
     facts = look(run, "attribution", {"text": text, "method": "occlusion", "of": "good"}).facts
     replaced = [
@@ -93,7 +93,7 @@ def test_a_token_that_is_occluded_is_read_as_the_substitute():
     assert facts["values"] == pytest.approx([facts["score"] - score for score in removed], abs=1e-5)
 
 
-def test_what_stands_around_a_text_is_never_occluded():
+def test_special_tokens_around_a_text_are_never_occluded():
     facts = look(small_run("bert"), "attribution", {"text": "the [MASK] were tall", "method": "occlusion"}).facts
     values = dict(zip(facts["tokens"], facts["values"], strict=True))
     assert values["[CLS]"] == values["[SEP]"] == values["[MASK]"] == 0 and max(map(abs, facts["values"])) > 0
@@ -120,6 +120,6 @@ def test_what_stands_around_a_text_is_never_occluded():
         ("lstm", {"text": "a", "method": "occlusion", "occlude": "remove"}, "a text needs at least two tokens"),
     ],
 )
-def test_what_cannot_be_explained_is_told(name, options, sentence):
+def test_unsuitable_requests_are_rejected(name, options, sentence):
     with pytest.raises(UserError, match=sentence):
         look(small_run(name), "attribution", {"text": TEXT, **options})

@@ -13,7 +13,7 @@ from tests.instruments.small_runs import small_run
 TEXT = "the ball"
 
 
-def test_cells_are_called_by_layer_half_and_direction() -> None:
+def test_cells_are_named_by_layer_half_and_direction() -> None:
     names = {
         name: [layer.name for layer in recurrent_layers(small_run(name))]
         for name in ("lstm", "elmo", "attentive", "gpt", "tagger")
@@ -25,23 +25,23 @@ def test_cells_are_called_by_layer_half_and_direction() -> None:
     assert names["tagger"] == ["1.forward", "1.backward"]
 
 
-def test_what_a_cell_keeps_is_told_by_its_forget_or_update_gate() -> None:
+def test_the_keeping_gate_of_a_cell_is_its_forget_or_update_gate() -> None:
     keeping = {name: recurrent_layers(Recurrent(cell(3, 4)))[0].keeping for name, cell in CELLS.items()}
     assert keeping.pop("elman") is None
     assert keeping.pop("gru") == "cell.gates.update"
     assert set(keeping.values()) == {"cell.gates.forget"}
 
 
-def test_the_liveliest_cell_is_the_one_whose_values_are_spread_most() -> None:
+def test_the_liveliest_cell_has_the_most_widely_spread_values() -> None:
     assert liveliest(torch.tensor([[0.0, 1.0, 5.0], [0.1, -1.0, 5.0]]), 2) == [2, 1]
 
 
-def test_a_text_is_coloured_by_the_squashed_memory_of_a_cell() -> None:
+def test_a_text_is_coloured_by_the_tanh_of_a_cells_memory() -> None:
     run = small_run("lstm")
     view = look(run, "cells", {"text": TEXT, "units": [3]})
-    with torch.no_grad(), clew.record(run, "*.cell_state") as seen:
+    with torch.no_grad(), clew.record(run, "*.cell_state") as recorded:
         run.task.body(torch.tensor([run.task.encode(TEXT)]))
-    expected = seen["*.cell_state"][0, :, 2].tanh()
+    expected = recorded["*.cell_state"][0, :, 2].tanh()
     assert view.facts["units"]["3"] == pytest.approx(expected.tolist(), abs=1e-4)
     assert view.facts["tokens"] == list(TEXT)
     text, cells = view.parts
@@ -78,6 +78,6 @@ def test_every_kind_of_recurrent_run_has_cells(name: str) -> None:
         ("lstm", {"text": ""}, "there is no text to read"),
     ],
 )
-def test_what_cannot_be_shown_is_refused(name: str, options: dict, message: str) -> None:
+def test_unsuitable_models_and_cells_are_rejected(name: str, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         look(small_run(name), "cells", {"text": TEXT, **options})

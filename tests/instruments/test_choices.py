@@ -1,5 +1,4 @@
-"""What may be chosen of a run is in the schema of an instrument's options: its own layers and heads, and which go
-together."""
+"""The schema of an instrument's options lists the choices of a run: its layers and heads, and which go together."""
 
 import pytest
 
@@ -16,13 +15,13 @@ def schema(instrument: str, run: str) -> dict:
     return INSTRUMENTS[instrument].schema(subject_of(small_run(run)))
 
 
-def chosen(schema: dict, field: str) -> list:
+def choices(schema: dict, field: str) -> list:
     kinds = schema["properties"][field].get("anyOf", [schema["properties"][field]])
     return next(kind.get("enum") or kind["items"]["enum"] for kind in kinds if kind.get("type") != "null")
 
 
 @pytest.mark.parametrize("run", ["gpt", "pruned", "transformer", "attentive", "bert"])
-def test_every_layer_and_head_that_may_be_chosen_is_drawn(run):
+def test_every_available_layer_and_head_is_drawn(run):
     choices = schema("attention", run)["choices"]
     assert choices["options"] == ["heads", "layer", "head"]
     for row, name in zip(choices["rows"], choices["names"], strict=True):
@@ -30,23 +29,23 @@ def test_every_layer_and_head_that_may_be_chosen_is_drawn(run):
         assert look(small_run(run), "attention", {**TEXT, **options}).parts[0].title == f"Head {name}"
 
 
-def test_a_run_that_lost_heads_offers_those_that_it_has():
-    found = schema("attention", "pruned")
-    assert chosen(found, "layer") == [2, 3] and chosen(found, "off") == ["2.1", "2.2", "3.1"]
-    assert found["choices"]["rows"] == [["self", 2, 1], ["self", 2, 2], ["self", 3, 1]]
+def test_a_pruned_run_offers_its_remaining_heads():
+    pruned_schema = schema("attention", "pruned")
+    assert choices(pruned_schema, "layer") == [2, 3] and choices(pruned_schema, "off") == ["2.1", "2.2", "3.1"]
+    assert pruned_schema["choices"]["rows"] == [["self", 2, 1], ["self", 2, 2], ["self", 3, 1]]
     assert schema("attention", "transformer")["properties"]["heads"]["default"] == "cross"
-    assert chosen(schema("ablation", "pruned"), "heads") == ["2.1", "2.2", "3.1"]
+    assert choices(schema("ablation", "pruned"), "heads") == ["2.1", "2.2", "3.1"]
 
 
-def test_recurrent_layers_and_layers_that_look_at_a_source_are_listed():
-    for layer in chosen(schema("cells", "attentive"), "layer"):
+def test_recurrent_and_cross_attention_layers_are_listed():
+    for layer in choices(schema("cells", "attentive"), "layer"):
         assert look(small_run("attentive"), "cells", {**TEXT, "layer": layer}).facts["layer"] == layer or layer == ""
-    for layer in chosen(schema("alignment", "transformer"), "layer"):
+    for layer in choices(schema("alignment", "transformer"), "layer"):
         assert look(small_run("transformer"), "alignment", {**TEXT, "layer": layer}).title == "Alignment"
 
 
 @pytest.mark.parametrize("run", [name for name in RUNS if subject_of(small_run(name)).has("vectors")])
-def test_levels_that_may_be_chosen_are_those_that_there_are(run):
+def test_the_existing_levels_can_be_chosen(run):
     kinds = schema("occurrences", run)["properties"]["layer"]["anyOf"]
     if "enum" in kinds[0]:
         assert kinds[0]["enum"] == list(range(len(level_words(small_run(run), [["the", "walls"]]))))

@@ -16,39 +16,39 @@ GATE = np.array([[0.05, 0.95, 0.5], [0.2, 0.99, 0.5], [0.01, 0.9, 0.5], [0.5, 1.
 TEXT = "the ball of thread"
 
 
-def test_shares_of_closed_and_open_are_counted() -> None:
+def test_fractions_of_closed_and_open_steps_are_counted() -> None:
     closed, opened = saturation(GATE)
     assert closed.tolist() == [0.5, 0, 0]
-    assert opened.tolist() == [0, 0.75, 0]  # 0.9 itself is not open
+    assert opened.tolist() == [0, 0.75, 0]  # 0.9 does not count as open
 
 
-def test_a_cell_that_keeps_half_at_every_step_has_a_half_life_of_one() -> None:
+def test_a_cell_that_keeps_half_per_step_has_a_half_life_of_one() -> None:
     assert half_lives(np.full((7, 1), 0.5)).tolist() == pytest.approx([1.0])
     assert half_lives(np.full((7, 1), 0.5**0.1)).tolist() == pytest.approx([10.0])
     assert half_lives(np.ones((3, 1))).tolist() == [math.inf]
     assert half_lives(np.zeros((3, 1)))[0] < 0.02
 
 
-def test_what_is_kept_is_the_mean_product_of_the_gates() -> None:
-    """Two steps of the first cell: the products of neighbours."""
+def test_retention_is_the_mean_product_of_the_gates() -> None:
+    """For the first cell over two steps, the products of neighbouring gates."""
     f = GATE[:, 0]
-    found = retention(GATE, 10)
-    assert len(found) == 5  # four gates, and none
-    assert found[0].tolist() == [1, 1, 1]
-    assert found[1, 0] == pytest.approx(f.mean())
-    assert found[2, 0] == pytest.approx((f[0] * f[1] + f[1] * f[2] + f[2] * f[3]) / 3)
-    assert found[4, 0] == pytest.approx(f.prod())
-    assert found[3, 2] == pytest.approx(0.125)
+    kept = retention(GATE, 10)
+    assert len(kept) == 5  # zero to four gates
+    assert kept[0].tolist() == [1, 1, 1]
+    assert kept[1, 0] == pytest.approx(f.mean())
+    assert kept[2, 0] == pytest.approx((f[0] * f[1] + f[1] * f[2] + f[2] * f[3]) / 3)
+    assert kept[4, 0] == pytest.approx(f.prod())
+    assert kept[3, 2] == pytest.approx(0.125)
 
 
-def test_a_products_curve_is_the_derivative_of_a_cell_by_its_past() -> None:
-    """d c_t / d c_{t-k} by way of the cell alone: autograd through c' = f c + i c~ with the gates held."""
+def test_the_curve_of_products_is_the_derivative_by_the_cells_past() -> None:
+    """d c_t / d c_{t-k} through the cell only: autograd of c' = f c + i c~ with constant gates."""
     torch.manual_seed(0)
-    f, written = torch.rand(5, 3, dtype=torch.double), torch.randn(5, 3, dtype=torch.double)
+    f, candidate = torch.rand(5, 3, dtype=torch.double), torch.randn(5, 3, dtype=torch.double)
     start = torch.zeros(3, dtype=torch.double, requires_grad=True)
     c = start
     for t in range(5):
-        c = f[t] * c + written[t]
+        c = f[t] * c + candidate[t]
     (gradient,) = torch.autograd.grad(c.sum(), start)
     np.testing.assert_allclose(retention(f.numpy(), 5)[5], gradient.numpy())
 
@@ -56,32 +56,32 @@ def test_a_products_curve_is_the_derivative_of_a_cell_by_its_past() -> None:
 @pytest.mark.parametrize(
     ("name", "keeps"), [("lstm", "forget"), ("elmo", "forget"), ("attentive", "forget"), ("tagger", "forget")]
 )
-def test_gates_of_every_kind_of_run_are_those_that_pass_its_taps(name: str, keeps: str) -> None:
+def test_gates_of_every_kind_of_run_equal_its_taps(name: str, keeps: str) -> None:
     run = small_run(name)
     target = "was tall" if name == "attentive" else None
     view = look(run, "gates", {"text": TEXT, "target": target})
     reading = clew.instruments.reading.read(run, TEXT, target)
-    with clew.record(run, "*.gates.*") as seen:
+    with clew.record(run, "*.gates.*") as recorded:
         reading.hidden()
-    for layer, told in view.facts["layers"].items():
-        assert told["keeps_by"] == keeps
-        for gate, numbers in told["gates"].items():
+    for layer, layer_facts in view.facts["layers"].items():
+        assert layer_facts["keeps_by"] == keeps
+        for gate, numbers in layer_facts["gates"].items():
             assert any(
-                numbers["mean"] == pytest.approx(seen[path].mean().item(), abs=1e-5)
-                for path in seen
+                numbers["mean"] == pytest.approx(recorded[path].mean().item(), abs=1e-5)
+                for path in recorded
                 if path.endswith(f"gates.{gate}")
             ), layer
 
 
 @pytest.mark.parametrize("name", ["gru", "published gru"])
-def test_the_gates_of_both_forms_of_a_gru_are_those_of_their_equation(name: str) -> None:
-    """Every gate and the candidate, written out from the states that the run goes through."""
+def test_the_gates_of_both_forms_of_a_gru_follow_their_equation(name: str) -> None:
+    """Every gate and the candidate, computed from the recorded states of the run."""
     run = small_run(name)
     cell = next(part for part in run.task.modules() if isinstance(part, GRU))
     view, reading = look(run, "gates", {"text": TEXT}), clew.instruments.reading.read(run, TEXT, None)
-    with clew.record(run, "*.gates.*", "*.cell.hidden") as seen:
+    with clew.record(run, "*.gates.*", "*.cell.hidden") as recorded:
         reading.hidden()
-    taps = {path.rsplit(".", 1)[1]: seen[path][0].double() for path in seen}
+    taps = {path.rsplit(".", 1)[1]: recorded[path][0].double() for path in recorded}
     before = torch.cat([torch.zeros(1, cell.dim), taps["hidden"][:-1]]).double()
     weights = {key: each.detach().double() for key, each in cell.state_dict().items()}
     x = (
@@ -97,10 +97,10 @@ def test_the_gates_of_both_forms_of_a_gru_are_those_of_their_equation(name: str)
     candidate = torch.tanh(x_n + product)
     for gate, expected in {"reset": reset, "update": update, "candidate": candidate}.items():
         torch.testing.assert_close(taps[gate], expected, atol=1e-5, rtol=0)
-    told = view.facts["layers"]["1"]
-    assert told["keeps_by"] == "update"
+    layer_facts = view.facts["layers"]["1"]
+    assert layer_facts["keeps_by"] == "update"
     for gate, each in {"reset": reset, "update": update}.items():
-        assert told["gates"][gate]["mean"] == pytest.approx(each.mean().item(), abs=1e-5)
+        assert layer_facts["gates"][gate]["mean"] == pytest.approx(each.mean().item(), abs=1e-5)
 
 
 def test_networks_without_gates_are_refused() -> None:
@@ -110,7 +110,7 @@ def test_networks_without_gates_are_refused() -> None:
         look(small_run("gpt"), "gates", {"text": TEXT})
 
 
-def test_cells_that_stand_at_one_place_are_one_point() -> None:
+def test_cells_with_equal_coordinates_are_one_point() -> None:
     view = look(small_run("lstm"), "gates", {"text": TEXT})
     plots = [part for part in view.parts if isinstance(part, Points)]
     assert [plot.title.split()[3] for plot in plots] == list(view.facts["layers"]["1"]["gates"])
@@ -120,6 +120,6 @@ def test_cells_that_stand_at_one_place_are_one_point() -> None:
     assert named_cells(np.arange(1, 11)) == "10 cells, 1, 2, 3, 4, 5, 6, 7, 8, ..."
 
 
-def test_shares_of_the_time_stand_on_0_to_1():
+def test_fractions_of_time_are_drawn_from_0_to_1():
     maps = [part for part in look(small_run("lstm"), "gates", {"text": "the walls"}).parts if isinstance(part, Points)]
     assert maps and all(part.x_range == part.y_range == (0.0, 1.0) for part in maps)

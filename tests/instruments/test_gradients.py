@@ -14,7 +14,7 @@ TEXT = "the walls were tall and all the turns were the same"
 @pytest.mark.parametrize(
     "name", ["elman", "lstm", "gpt", "llama", "bert", "elmo", "attentive", "transformer", "classifier", "tagger"]
 )
-def test_a_run_before_training_is_what_it_is_compared_with(name: str) -> None:
+def test_a_run_is_compared_with_its_initialisation(name: str) -> None:
     target = "tall were walls the" if name in ("attentive", "transformer") else None
     text = TEXT[:30] if name == "gpt" else TEXT
     facts = look(small_run(name), "gradients", {"text": text, "target": target, "steps": 4, "places": 2}).facts
@@ -25,9 +25,9 @@ def test_a_run_before_training_is_what_it_is_compared_with(name: str) -> None:
     assert facts["of"] == ("|h_t|" if name in ("elmo", "classifier", "tagger") else "loss_t")
 
 
-def test_states_are_followed_where_they_are_carried() -> None:
-    """An Elman network carries h, an LSTM h and c, a decoder those of its own; what reads both ways, or attends alone,
-    nothing."""
+def test_gradients_are_taken_through_carried_states() -> None:
+    """An Elman network carries h, an LSTM h and c, a decoder its own states; bidirectional and attention-only models
+    carry nothing."""
 
     def parts(name: str, target: str | None = None) -> list[str]:
         options = {"text": TEXT[:30], "target": target, "steps": 2, "places": 1, "untrained": False}
@@ -39,9 +39,9 @@ def test_states_are_followed_where_they_are_carried() -> None:
     assert parts("elmo") == parts("gpt") == ["x"]
 
 
-def test_what_is_carried_and_what_is_read_vanish_alike_in_an_elman_network() -> None:
-    """x_{t-k} is felt at t by way of h_{t-k} alone, so that the two fall at about the same rate; radius and reach are
-    told."""
+def test_gradients_by_states_and_inputs_vanish_alike_in_an_elman_network() -> None:
+    """x_{t-k} affects t only through h_{t-k}, so that both gradients fall at about the same rate; radius and reach are
+    reported."""
     facts = look(small_run("elman"), "gradients", {"text": TEXT, "steps": 6, "untrained": False}).facts
     by_state, by_input = facts["trained"]["1 h"], facts["trained"]["x"]
     assert by_state[6] < by_state[0] and by_input[6] < by_input[0]
@@ -49,19 +49,19 @@ def test_what_is_carried_and_what_is_read_vanish_alike_in_an_elman_network() -> 
     assert facts["reach"]["trained"]["1 h"] in (None, *range(1, 7))
 
 
-def test_of_a_long_text_a_language_model_reads_the_beginning() -> None:
+def test_a_language_model_reads_the_beginning_of_a_long_text() -> None:
     text = "the walls " * 2 * MOST_READ
     assert text_of(small_run("lstm"), GradientOptions(text=text)) == text[:MOST_READ]
     assert len(text_of(small_run("lstm"), GradientOptions(text=text, steps=MOST_READ))) == 2 * MOST_READ + 11
     assert text_of(small_run("lstm"), GradientOptions(text="the walls")) == "the walls"
 
 
-def test_a_text_that_is_too_short_is_refused() -> None:
+def test_too_short_texts_are_rejected() -> None:
     with pytest.raises(UserError, match="gradients need at least 3 places, and this text has 2"):
         look(small_run("lstm"), "gradients", {"text": "the"})
 
 
-def test_a_language_model_is_given_its_own_text_where_none_is_said(tmp_path: Path) -> None:
+def test_a_language_model_uses_its_own_text_by_default(tmp_path: Path) -> None:
     run = small_run("lstm")
     (tmp_path / "train.txt").write_text(TEXT * 40, encoding="utf-8")
     data = run.config.data.model_copy(update={"train": str(tmp_path / "train.txt"), "valid_fraction": 0.2})

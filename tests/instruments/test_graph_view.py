@@ -32,14 +32,16 @@ def test_the_worked_example_shows_every_path_and_their_sum() -> None:
     ["lstm", "elman", "gpt", "llama", "bert", "elmo", "attentive", "transformer", "classifier", "heads", "tagger"],
 )
 def test_a_part_of_every_kind_of_run_is_traced(name: str) -> None:
-    """The sum of a node's gradient is what comes back along its edges."""
+    """A node's gradient is the sum over its edges."""
     target = "she" if name in ("attentive", "transformer") else None
     facts = look(small_run(name), "graph", {"text": "she went", "target": target}).facts
     assert {"input", "parameter", "operation", "output"} == {node["kind"] for node in facts["nodes"]}
     for number, node in enumerate(facts["nodes"]):
-        back = [edge["gradient"] for edge in facts["edges"] if edge["from"] == number and edge["gradient"] is not None]
-        if back:
-            assert node["gradient"] == pytest.approx(sum(back), abs=1e-4)
+        incoming = [
+            edge["gradient"] for edge in facts["edges"] if edge["from"] == number and edge["gradient"] is not None
+        ]
+        if incoming:
+            assert node["gradient"] == pytest.approx(sum(incoming), abs=1e-4)
 
 
 def test_a_cell_is_shown_as_the_equation_of_one_step() -> None:
@@ -55,15 +57,15 @@ def test_a_cell_is_shown_as_the_equation_of_one_step() -> None:
         "tanh",
     } <= set(names)
     assert {"state.hidden", "state.cell", "hidden_weight"} <= set(names)
-    assert all(node["gradient"] for node in facts["nodes"])  # at the text's end there is something to forget
+    assert all(node["gradient"] for node in facts["nodes"])  # at the end of the text the state is not zero
 
 
-def test_a_layer_that_lost_all_of_its_heads_is_traced() -> None:
+def test_a_fully_pruned_layer_is_traced() -> None:
     nodes = look(small_run("pruned"), "graph", {"text": "she"}).facts["nodes"]
     assert any(0 in node["shape"] for node in nodes) and nodes[-1]["kind"] == "output"
 
 
-def test_what_is_not_there_or_not_called_is_refused() -> None:
+def test_missing_and_uncalled_parts_are_rejected() -> None:
     with pytest.raises(UserError, match="the model has no part 'body.layer'; did you mean 'body.layers'"):
         look(small_run("lstm"), "graph", {"text": "she", "layer": "body.layer"})
     with pytest.raises(UserError, match="not called as a module when a text is read; name the module that contains it"):

@@ -1,5 +1,5 @@
-"""Instruments over pictures, sounds and graphs: attributions against finite differences, and where they lie; places by
-their names."""
+"""Instruments on pictures, sounds and graphs: attributions against finite differences, their location, and names of
+positions."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -41,14 +41,14 @@ FROZEN = Path(__file__).parents[1] / "runs" / "frozen" / "format-3"
 
 @pytest.fixture
 def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Run]]:
-    """Runs that are kept, by the names of their tasks; files are named from beside them."""
+    """Load stored runs by the names of their tasks; files are named relative to their folder."""
     monkeypatch.chdir(FROZEN)
     yield lambda name: clew.load(f"{name}/run", device="cpu")
     assert os.getcwd() == str(FROZEN)
 
 
 def picture_case() -> Explained:
-    """The logit of a class by the pixels of a drawn scene, in float64."""
+    """The logit of a class as a function of the pixels of a drawn scene, in float64."""
     torch.manual_seed(0)
     reader, family = PatchesReader(side=12, size=5), MODELS["recurrent"]
     body = family.build(family.config(cell="lstm", dim=6), reader.source())  # type: ignore[call-arg]
@@ -57,7 +57,7 @@ def picture_case() -> Explained:
 
 
 def sound_case(place: int | None = None) -> Explained:
-    """log p of a text by the bands and frames of a sound, in float64."""
+    """log p of a text as a function of the bands and frames of a sound, in float64."""
     torch.manual_seed(0)
     reader, family = LogMelReader(rate=4000, num_mels=6, stack=2, deltas=1), MODELS["recurrent"]
     body = family.build(family.config(cell="gru", dim=6, bidirectional=True), reader.source())  # type: ignore[call-arg]
@@ -69,73 +69,77 @@ CASES = {"a picture": picture_case, "a sound": sound_case, "a symbol": lambda: s
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_input_times_gradient_is_what_finite_differences_give(case: str) -> None:
+def test_input_times_gradient_equals_finite_differences(case: str) -> None:
     explained, step = CASES[case](), 1e-5
     x = explained.vectors()
     assert x.dtype == torch.float64
-    found = input_x_gradient(explained.of_vectors, x)
-    assert found.entries is not None and found.entries.shape == x.shape
-    drawn = torch.Generator().manual_seed(1)
-    for place in torch.randint(x.numel(), (25,), generator=drawn).tolist():
+    attribution = input_x_gradient(explained.of_vectors, x)
+    assert attribution.entries is not None and attribution.entries.shape == x.shape
+    generator = torch.Generator().manual_seed(1)
+    for place in torch.randint(x.numel(), (25,), generator=generator).tolist():
         moved = torch.zeros(x.numel(), dtype=torch.float64)
         moved[place] = step
         moved = moved.view_as(x)
         with torch.no_grad():
             above, below = explained.of_vectors(torch.stack([x + moved, x - moved])).tolist()
         slope = (above - below) / (2 * step)
-        assert found.entries.flatten()[place].item() == pytest.approx(
+        assert attribution.entries.flatten()[place].item() == pytest.approx(
             x.flatten()[place].item() * slope, rel=1e-5, abs=1e-9
         )
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_integrated_gradients_of_an_input_add_up_and_places_have_the_sum_of_their_numbers(case: str) -> None:
+def test_integrated_gradients_of_an_input_are_complete_and_summed_by_position(case: str) -> None:
     explained = CASES[case]()
     x, canvas = explained.vectors(), explained.canvas
     assert canvas is not None
-    found = integrated_gradients(explained.of_vectors, x, torch.zeros_like(x), 400)
-    assert found.entries is not None and found.baseline is not None
-    assert abs(found.gap or 0.0) < 1e-4
-    total = float(found.entries.sum())
-    by_place = canvas.by_place(found.entries)
+    attribution = integrated_gradients(explained.of_vectors, x, torch.zeros_like(x), 400)
+    assert attribution.entries is not None and attribution.baseline is not None
+    assert abs(attribution.gap or 0.0) < 1e-4
+    total = float(attribution.entries.sum())
+    by_place = canvas.by_place(attribution.entries)
     assert len(by_place) == len(explained.tokens)
-    assert float(by_place.sum()) == pytest.approx(total) == pytest.approx(found.score - found.baseline, abs=1e-4)
-    spread = canvas.spread(found.entries)
+    assert (
+        float(by_place.sum())
+        == pytest.approx(total)
+        == pytest.approx(attribution.score - attribution.baseline, abs=1e-4)
+    )
+    spread = canvas.spread(attribution.entries)
     assert spread.shape == canvas.backdrop.shape[:2]
     if case == "a picture":
-        np.testing.assert_allclose(spread, found.entries.sum(-1))
-        place = 4  # in the middle of three rows and columns of patches, of which the last are cut
+        np.testing.assert_allclose(spread, attribution.entries.sum(-1))
+        place = 4  # in the middle of three rows and columns of patches; the last ones are incomplete
         assert float(by_place[place]) == pytest.approx(float(spread[5:10, 5:10].sum()))
 
 
-def test_a_map_of_a_sound_has_each_band_at_its_frame_whatever_was_stacked() -> None:
+def test_a_map_of_a_sound_has_each_band_at_its_frame_despite_stacking() -> None:
     reader = LogMelReader(rate=4000, num_mels=6, stack=2, deltas=1)
     canvas = reader.canvas(Sound(torch.randn(600), 4000))
     frames = 1 + (600 - 100) // 40
     assert canvas.backdrop.shape == (6, frames) and canvas.columns[3] == "0.03" and len(canvas.rows) == 6
     entries = torch.zeros(7, 24)
-    entries[2, 12 + 1] = 1.0  # place 2 is frames 4 and 5; of frame 5 band 1, the second lowest
-    entries[2, 12 + 6 + 1] = 0.5  # and its change
+    entries[2, 12 + 1] = 1.0  # position 2 is frames 4 and 5; this is band 1, the second lowest, of frame 5
+    entries[2, 12 + 6 + 1] = 0.5  # and its difference over time
     expected = torch.zeros(6, frames)
     expected[6 - 1 - 1, 5] = 1.5
     assert torch.equal(canvas.spread(entries), expected)
 
 
-def test_what_is_occluded_together_is_a_patch() -> None:
+def test_a_patch_is_occluded_as_a_whole() -> None:
     explained = picture_case()
     x, canvas = explained.vectors(), explained.canvas
     assert canvas is not None and canvas.grid == (3, 3)
-    found = occlusion(explained.of_vectors, x, torch.zeros_like(x), canvas.cells)
+    attribution = occlusion(explained.of_vectors, x, torch.zeros_like(x), canvas.cells)
     hidden = x.clone()
     hidden[5:10, 10:12] = 0.0
     with torch.no_grad():
         whole, without = explained.of_vectors(torch.stack([x, hidden])).tolist()
-    assert found.values[5].item() == pytest.approx(whole - without)
+    assert attribution.values[5].item() == pytest.approx(whole - without)
 
 
 @pytest.mark.parametrize("method", ["integrated_gradients", "occlusion"])
-def test_what_a_classifier_of_colours_looks_at_is_the_square(frozen: Callable[[str], Run], method: str) -> None:
-    """The strength of the attribution over pixels of the object is above that elsewhere, in every picture."""
+def test_a_classifier_of_colours_attributes_to_the_square(frozen: Callable[[str], Run], method: str) -> None:
+    """In every picture the mean attribution is larger on pixels of the object than elsewhere."""
     run = frozen("picture_classification")
     for number, (colour, corner) in enumerate(things()[:6]):
         view = clew.look(run, "attribution", text=f"picture_classification/{number}.png", of=colour, method=method)
@@ -148,8 +152,8 @@ def test_what_a_classifier_of_colours_looks_at_is_the_square(frozen: Callable[[s
 
 
 @pytest.mark.slow
-def test_what_a_classifier_of_scenes_looks_at_is_the_object(tmp_path: Path) -> None:
-    """Of scenes that training has not seen, whose truth is known pixel by pixel."""
+def test_a_classifier_of_scenes_attributes_to_the_object(tmp_path: Path) -> None:
+    """On held-out scenes, whose objects are known pixel by pixel."""
     settings = [
         "data={corpus: scenes, size: 400, side: 32, about: colour}",
         "task.input={name: patches, side: 32, size: 4}",
@@ -172,7 +176,7 @@ def test_what_a_classifier_of_scenes_looks_at_is_the_object(tmp_path: Path) -> N
     assert np.median(shares) > 10 and min(shares) > 2, shares
 
 
-def test_a_page_reads_no_file_that_a_request_names(frozen: Callable[[str], Run]) -> None:
+def test_the_page_reads_no_file_named_in_a_request(frozen: Callable[[str], Run]) -> None:
     inspector = Inspector([frozen("captioning")])
     (name,) = inspector.runs
     refused = (
@@ -196,15 +200,15 @@ def test_an_attribution_over_a_picture_is_drawn_over_it(frozen: Callable[[str], 
         view.save(tmp_path / "view.png")
 
 
-def test_cells_and_gates_of_a_sound_lie_along_time(frozen: Callable[[str], Run]) -> None:
+def test_cells_and_gates_of_a_sound_are_drawn_over_time(frozen: Callable[[str], Run]) -> None:
     run, file = frozen("transcription"), "transcription/3.wav"
     view = clew.look(run, "cells", text=file, layer="1.forward", units=(2,))
     lines = view.parts[0]
     assert isinstance(lines, Lines) and lines.x_label == "time (s)" and list(lines.series[0].x)[:3] == [0.0, 0.03, 0.06]
-    with record(run, "*.cell_state") as seen:
+    with record(run, "*.cell_state") as recorded:
         run.task.reads(ModelInput(file)).hidden()
-    path, *_ = [path for path in seen.seen if "forward_layer" in path]
-    assert list(lines.series[0].y) == pytest.approx(seen[path][0, :, 1].tanh().tolist(), abs=1e-5)
+    path, *_ = [path for path in recorded.seen if "forward_layer" in path]
+    assert list(lines.series[0].y) == pytest.approx(recorded[path][0, :, 1].tanh().tolist(), abs=1e-5)
     gates = clew.look(run, "gates", text=file)
     opened = [part for part in gates.parts if isinstance(part, Lines) and part.x_label == "time (s)"]
     assert [part.title for part in opened] == [
@@ -225,41 +229,41 @@ def test_cells_and_gates_of_a_picture_are_maps(frozen: Callable[[str], Run]) -> 
     assert list(maps.column_names) == ["input", "forget", "output"] and maps.maps[0][0].shape == (4, 4)
 
 
-def test_gradients_are_told_by_what_stands_at_places(frozen: Callable[[str], Run]) -> None:
-    for name, given, units in (
+def test_gradients_are_labelled_by_the_kind_of_position(frozen: Callable[[str], Run]) -> None:
+    for name, text, units in (
         ("picture_classification", "picture_classification/0.png", "patches"),
         ("transcription", "transcription/3.wav", "frames"),
         ("node_labelling", dependencies(1), "words"),
     ):
-        view = clew.look(frozen(name), "gradients", text=given, steps=2, places=2, untrained=False)
+        view = clew.look(frozen(name), "gradients", text=text, steps=2, places=2, untrained=False)
         assert view.parts[0].x_label == f"k, {units} back"  # type: ignore[union-attr]
 
 
-def test_a_graph_is_looked_at_by_its_words(frozen: Callable[[str], Run]) -> None:
+def test_a_graph_is_inspected_by_its_words(frozen: Callable[[str], Run]) -> None:
     run, text = frozen("node_labelling"), dependencies(1)
     words = [line.split("\t")[1] for line in text.splitlines() if line]
     assert [layer.name for layer in recurrent_layers(run)] == ["1.forward", "1.backward"]
     assert clew.look(run, "cells", text=text).facts["tokens"] == words
     gates = clew.look(run, "gates", text=text).facts["layers"]["1.forward"]
     assert set(gates["gates"]) == {"input", "forget", "output"} and "half_lives" not in gates
-    found = clew.look(run, "attribution", text=text, place=2, of="root", baseline="zero").facts
-    assert found["what"] == f"the score of 'root' at '{words[1]}'" and len(found["values"]) == len(words)
-    assert sum(found["values"]) == pytest.approx(found["score"] - found["baseline_score"], abs=1e-2)
+    facts = clew.look(run, "attribution", text=text, place=2, of="root", baseline="zero").facts
+    assert facts["what"] == f"the score of 'root' at '{words[1]}'" and len(facts["values"]) == len(words)
+    assert sum(facts["values"]) == pytest.approx(facts["score"] - facts["baseline_score"], abs=1e-2)
     assert [tag[1] for tag in clew.look(run, "prediction", text=text).facts["tags"]][1] == "root"
 
 
-def test_taps_of_grids_and_rounds_are_shown_by_place() -> None:
+def test_taps_of_grids_are_shown_by_position() -> None:
     grid = GridLSTM(3, 2, directions=2)
     layers = recurrent_layers(grid)
     assert [layer.name for layer in layers] == ["1.top_left", "1.bottom_right"] and layers[0].keeping is None
-    with record(grid, "*.cell_state") as seen:
+    with record(grid, "*.cell_state") as recording:
         grid(torch.randn(1, 3, 4, 3))
-    shown = seen[layers[0].memory or ""]
-    assert torch.equal(layers[0].values(shown), shown[0].reshape(12, 2))
+    recorded = recording[layers[0].memory or ""]
+    assert torch.equal(layers[0].values(recorded), recorded[0].reshape(12, 2))
 
 
 @pytest.mark.parametrize("name", ["picture_classification", "transcription"])
-def test_a_causal_body_reads_an_input_place_by_place_to_the_same_vectors(name: str) -> None:
+def test_a_causal_body_gives_the_same_vectors_position_by_position(name: str) -> None:
     case = CASES["a picture"]() if name == "picture_classification" else None
     if case is None:
         torch.manual_seed(0)
@@ -268,20 +272,20 @@ def test_a_causal_body_reads_an_input_place_by_place_to_the_same_vectors(name: s
         task: Transcriber | PictureClassifier = (
             Transcriber(body, reader, train_character(["ab"]), TranscriptionConfig()).double().eval()
         )
-        given = ModelInput(Sound(torch.randn(600), 4000))  # type: ignore[arg-type]
+        inputs = ModelInput(Sound(torch.randn(600), 4000))  # type: ignore[arg-type]
     else:
-        task, given = case.module, ModelInput(scenes(1, 1, "train", side=32)[0])  # type: ignore[assignment, arg-type]
-    reading = task.reads(given)
+        task, inputs = case.module, ModelInput(scenes(1, 1, "train", side=32)[0])  # type: ignore[assignment, arg-type]
+    reading = task.reads(inputs)
     carried = task.carries(reading)
     assert carried is not None
-    state, found = carried.state, []
+    state, rows = carried.state, []
     with evaluating([task]):
         for t in range(len(reading.tokens)):
             hidden, state = carried.step(
                 t, map_batch(lambda part: part.double() if part.is_floating_point() else part, state)
             )
-            found.append(hidden)
-    torch.testing.assert_close(torch.cat(found, 1), reading.hidden())
+            rows.append(hidden)
+    torch.testing.assert_close(torch.cat(rows, 1), reading.hidden())
 
 
 def test_the_command_takes_a_picture_and_a_sound_by_name(
@@ -306,7 +310,7 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "options", "sentence"),
+    ("name", "inputs", "options", "sentence"),
     [
         ("transcription", "transcription/3.wav", {"place": 9}, "there is no symbol 9 in the transcript; it has 3"),
         ("transcription", "transcription/3.wav", {"of": "xyz"}, "of='xyz' has symbols that the model does not know"),
@@ -330,6 +334,6 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(
         ("captioning", "", {}, "there is no picture to read; name a file"),
     ],
 )
-def test_what_cannot_be_looked_at_is_told(frozen, name, given, options, sentence) -> None:
+def test_unsuitable_inputs_and_options_are_rejected(frozen, name, inputs, options, sentence) -> None:
     with pytest.raises(UserError, match=sentence.replace("(", r"\(")):
-        clew.look(frozen(name), "attribution", text=given, **options)
+        clew.look(frozen(name), "attribution", text=inputs, **options)

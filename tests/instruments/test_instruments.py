@@ -1,5 +1,5 @@
-"""Every quick instrument on every run that it fits: what it shows is drawn, printed and JSON; what does not fit says
-why in a sentence."""
+"""Every quick instrument on every run that it supports can be drawn, printed and written as JSON; for others it says in
+one sentence why not."""
 
 import json
 
@@ -32,13 +32,12 @@ ALWAYS = (
     "sampling",
     "cost",
 )
-"""Those that see something in some run with no more than a text; the others are tried where their files, heads or
-longer texts are."""
+"""Instruments that need only a text; the others are tested where their files, heads or longer texts are available."""
 
 
 @pytest.mark.parametrize("name", INSTRUMENTS)
-def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
-    instrument, seen = INSTRUMENTS[name], 0
+def test_views_can_be_drawn_printed_and_written_as_json(name):
+    instrument, num_views = INSTRUMENTS[name], 0
     options = dict(NEEDED.get(name, {}))
     for kind in RUNS:
         run = small_run(kind)
@@ -58,12 +57,12 @@ def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
             continue
         json.dumps(view.facts, allow_nan=False)
         assert view.title in view.html() and "<svg" in view.svg() and list(view_lines(view))[0] == view.title
-        seen += 1
-    assert seen or name not in ALWAYS
+        num_views += 1
+    assert num_views or name not in ALWAYS
 
 
 @pytest.mark.parametrize(
     "name", [name for name, each in INSTRUMENTS.items() if each.own_text(subject_of(small_run("lstm")))]
 )
-def test_an_instrument_that_finds_a_text_of_its_own_says_so_where_one_is_asked_for(name):
+def test_instruments_with_a_default_text_document_it(name):
     assert "by default" in INSTRUMENTS[name].options.model_fields["text"].description

@@ -27,7 +27,7 @@ def run_in(folder: Path, losses: list[float]) -> Run:
     return Run(folder, small.config, small.vocabularies, small.task)
 
 
-def test_runs_are_drawn_on_one_panel_a_measure_the_losses_first(tmp_path):
+def test_runs_share_one_panel_per_measure_with_losses_first(tmp_path):
     runs = [run_in(tmp_path / "a", [4.0, 3.0]), run_in(tmp_path / "b", [4.5, 3.5, 3.0])]
     view = look(runs, "curves", {})
     first, second, table = view.parts
@@ -45,7 +45,7 @@ def test_runs_are_drawn_on_one_panel_a_measure_the_losses_first(tmp_path):
     assert [part.title for part in look(runs[0], "curves", {"measures": ["valid.loss"]}).parts[:-1]] == ["valid.loss"]
 
 
-def test_a_measure_that_was_not_logged_names_those_that_were(tmp_path):
+def test_a_measure_that_was_not_logged_is_rejected_with_the_logged_ones(tmp_path):
     with pytest.raises(
         UserError, match="no run has logged 'test.loss'; logged: train.loss, valid.loss, train.loss_count"
     ):
@@ -54,15 +54,15 @@ def test_a_measure_that_was_not_logged_names_those_that_were(tmp_path):
         look(small_run("lstm"), "curves", {})
 
 
-def test_a_measure_that_one_of_two_runs_has_is_shown_of_both_and_keeps_their_colours(tmp_path):
-    one, other = run_in(tmp_path / "a", [4.0, 3.0]), run_in(tmp_path / "b", [4.5, 3.5])
-    with (other.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+def test_a_measure_of_only_one_run_is_shown_for_both_with_their_colours(tmp_path):
+    first, second = run_in(tmp_path / "a", [4.0, 3.0]), run_in(tmp_path / "b", [4.5, 3.5])
+    with (second.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
         for step, accuracy in ((10, 50.0), (20, 60.0)):
             file.write(json.dumps({"step": step, "valid.accuracy": accuracy}) + "\n")
         file.write(
             json.dumps({"step": 20, "best.step": 20, "best.valid.loss": 2.5, "best.valid.accuracy": 60.0}) + "\n"
         )
-    *panels, table = look([one, other], "curves", {"log": True}).parts
+    *panels, table = look([first, second], "curves", {"log": True}).parts
     (accuracy,) = (panel for panel in panels if panel.title == "valid.accuracy")
     assert [(series.name, list(series.y)) for series in accuracy.series] == [
         ("a (none)", []),

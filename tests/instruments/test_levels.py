@@ -1,4 +1,4 @@
-"""Lengths, turns and likeness of levels, worked by hand and on every kind of run."""
+"""Lengths, turns and similarities of levels, computed by hand and on every kind of run."""
 
 import numpy as np
 import pytest
@@ -15,15 +15,15 @@ TEXT = "the walls were tall"
 
 def test_levels_worked_by_hand():
     low, high = torch.tensor([[3.0, 4.0], [0.0, 2.0]]), torch.tensor([[-4.0, 3.0], [0.0, 1.0]])
-    found = measure([low, high, torch.ones(2, 3)])
-    assert found.widths == [2, 2, 3]
-    np.testing.assert_allclose(found.norms, [[5, 2], [5, 1], [3**0.5] * 2])
-    np.testing.assert_allclose(found.turns[1], [1.0, 0.0], atol=1e-12)  # a right angle, and none
-    assert np.isnan(found.turns[[0, 2]]).all()
-    assert found.alike == pytest.approx([0.8, 0.6, 1.0])
+    half = measure([low, high, torch.ones(2, 3)])
+    assert half.widths == [2, 2, 3]
+    np.testing.assert_allclose(half.norms, [[5, 2], [5, 1], [3**0.5] * 2])
+    np.testing.assert_allclose(half.turns[1], [1.0, 0.0], atol=1e-12)  # a right angle, and zero
+    assert np.isnan(half.turns[[0, 2]]).all()
+    assert half.alike == pytest.approx([0.8, 0.6, 1.0])
 
 
-def test_likeness_is_the_mean_over_pairs_of_places():
+def test_similarity_is_the_mean_over_pairs_of_positions():
     units = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     assert mean_cosine(units) == pytest.approx(1 / 3) and mean_cosine(units[:1]) == 1.0
 
@@ -41,7 +41,7 @@ def test_a_runs_levels_are_those_of_its_body(name):
     torch.testing.assert_close(levels.values[-1], reading.hidden()[0])
 
 
-def test_both_halves_of_a_translator_have_levels_at_their_own_places():
+def test_both_halves_of_a_translator_have_levels_at_their_own_positions():
     reading = read(small_run("transformer"), TEXT, "tall were")
     encoder, decoder = reading.levels()
     assert encoder.half == "encoder" and encoder.tokens == reading.pieces

@@ -16,14 +16,14 @@ TEXT = "the walls were tall"
 
 
 def test_levels_worked_by_hand():
-    """Two levels, vectors of two numbers, the norm halves and the output layer is the identity."""
+    """Two levels with vectors of two numbers; the norm divides by two, and the output layer is the identity."""
     levels = [torch.tensor([[0.0, 2 * math.log(3)]]), torch.tensor([[math.log(3), 0.0]])]
-    seen = through_lens(levels, lambda x: x / 2, lambda x: x)
-    assert seen.tokens.tolist() == [[1], [0]]
-    assert seen.probabilities.flatten().tolist() == pytest.approx(
+    lens = through_lens(levels, lambda x: x / 2, lambda x: x)
+    assert lens.tokens.tolist() == [[1], [0]]
+    assert lens.probabilities.flatten().tolist() == pytest.approx(
         [0.75, 0.75]
-    ) and seen.final.flatten().tolist() == pytest.approx([0.25, 0.75])
-    assert seen.divergence.flatten().tolist() == pytest.approx(
+    ) and lens.final.flatten().tolist() == pytest.approx([0.25, 0.75])
+    assert lens.divergence.flatten().tolist() == pytest.approx(
         [0.75 * math.log2(3) - 0.25 * math.log2(3), 0.0], abs=1e-6
     )
 
@@ -34,18 +34,18 @@ def test_settling_counts_the_levels_below_the_last_change():
 
 
 @pytest.mark.parametrize("name", ["gpt", "llama", "bert", "lstm", "transformer", "attentive"])
-def test_the_last_level_is_what_the_model_says(name):
+def test_the_last_level_gives_the_models_own_distribution(name):
     run = small_run(name)
     reading = read(run, TEXT, "tall were") if name in ("transformer", "attentive") else read(run, TEXT)
-    names, seen = look_through(reading)
+    names, lens = look_through(reading)
     expected = reading.model.scores_tokens(reading).output(reading.hidden())[0].double().softmax(-1)
-    np.testing.assert_allclose(seen.probabilities[-1], expected.max(-1).values.detach(), rtol=1e-5)
-    assert seen.tokens[-1].tolist() == expected.argmax(-1).tolist() and seen.divergence[-1].abs().max() < 1e-9
-    assert (seen.divergence >= 0).all() and len(names) == len(seen.tokens)
+    np.testing.assert_allclose(lens.probabilities[-1], expected.max(-1).values.detach(), rtol=1e-5)
+    assert lens.tokens[-1].tolist() == expected.argmax(-1).tolist() and lens.divergence[-1].abs().max() < 1e-9
+    assert (lens.divergence >= 0).all() and len(names) == len(lens.tokens)
 
 
-def test_a_gpt_that_would_stop_early_says_what_the_lens_shows():
-    """The model with its upper layer taken out, against the level below it."""
+def test_a_gpt_without_upper_layers_predicts_what_the_lens_shows():
+    """The model with its upper layer removed, against the level below it."""
     run = small_run("gpt")
     facts = look(run, "logit_lens", {"text": TEXT}).facts
     assert facts["levels"] == ["embedding", "layer 1", "layer 2"]
@@ -60,14 +60,14 @@ def test_a_gpt_that_would_stop_early_says_what_the_lens_shows():
     np.testing.assert_allclose(facts["probabilities"][1], expected.detach(), rtol=1e-4)
 
 
-def test_levels_of_another_width_are_left_out_and_one_alone_is_refused():
+def test_levels_of_another_width_are_left_out_and_a_single_one_is_rejected():
     with pytest.raises(UserError, match="has only one level as wide as its output layer"):
         look(small_run("lstm"), "logit_lens", {"text": TEXT})
     with pytest.raises(UserError, match="no output layer over tokens"):
         look(small_run("tagger"), "logit_lens", {"text": TEXT})
 
 
-def test_long_texts_are_looked_at_in_pieces(monkeypatch):
+def test_long_texts_are_processed_in_chunks(monkeypatch):
     reading = read(small_run("gpt"), TEXT)
     _, whole = look_through(reading)
     bits = surprisals(reading)[0].bits

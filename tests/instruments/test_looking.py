@@ -1,5 +1,4 @@
-"""Every instrument is asked by name with options from people, programs and pages; what does not fit is told in a
-sentence."""
+"""Instruments are called by name with options from the command line, Python and the page; errors are one sentence."""
 
 import json
 import re
@@ -13,10 +12,10 @@ from clew.instruments.looking import look, read_assignments, read_options
 from tests.instruments.small_runs import small_run
 
 
-def test_written_options_are_read_by_what_the_field_takes():
-    found = read_assignments("next", ["text=12", "top=3", "off=1.1, 2.10"])
-    assert found == {"text": "12", "top": 3, "off": ["1.1", "2.10"]}
-    assert read_options("next", found).off == ("1.1", "2.10")
+def test_written_options_are_parsed_by_the_type_of_the_field():
+    options = read_assignments("next", ["text=12", "top=3", "off=1.1, 2.10"])
+    assert options == {"text": "12", "top": 3, "off": ["1.1", "2.10"]}
+    assert read_options("next", options).off == ("1.1", "2.10")
     assert read_assignments("next", ["off=[1.2]", "text="]) == {"off": ["1.2"], "text": ""}
 
 
@@ -31,12 +30,12 @@ def test_written_options_are_read_by_what_the_field_takes():
         ({"off": 1.1}, "next: off takes a list, not 1.1"),
     ],
 )
-def test_an_option_that_is_none_is_one_sentence(options, sentence):
+def test_invalid_options_are_rejected_with_a_sentence(options, sentence):
     with pytest.raises(UserError, match=sentence):
         look(small_run("lstm"), "next", options)
 
 
-def test_names_in_one_text_are_taken_one_by_one():
+def test_names_in_one_string_are_split_at_commas():
     assert read_options("next", {"off": "1.1, 2.2", "text": "a, b"}).off == ("1.1", "2.2")
     assert read_options("cost", {"lengths": "4,8"}).lengths == (4, 8)
     assert read_options("next", {"off": ""}).off == ()
@@ -44,7 +43,7 @@ def test_names_in_one_text_are_taken_one_by_one():
         clew.look(small_run("gpt"), "next", text="the", off="1.9")
 
 
-def test_an_unknown_instrument_names_the_nearest():
+def test_an_unknown_instrument_is_rejected_with_the_nearest_name():
     with pytest.raises(UserError, match="unknown instrument 'surprise'; did you mean 'surprisal'?"):
         clew.look(small_run("lstm"), "surprise")
     with pytest.raises(UserError, match="no run to look at"):
@@ -57,7 +56,7 @@ def test_an_unknown_instrument_names_the_nearest():
             read_assignments("next", assignments)
 
 
-def test_several_runs_are_shown_one_after_the_other():
+def test_several_runs_are_shown_in_sequence():
     view = clew.look([small_run("lstm"), small_run("gpt")], "next", text="the")
     assert set(view.facts) == {"lstm", "gpt"}
     assert view.facts["gpt"] == clew.look(small_run("gpt"), "next", text="the").facts
@@ -65,7 +64,7 @@ def test_several_runs_are_shown_one_after_the_other():
     assert list(twice.facts) == ["1: runs/gpt", "2: runs/gpt"] and len(twice.parts) == len(view.parts)
 
 
-def test_heads_that_are_off_change_what_is_seen():
+def test_heads_that_are_off_change_the_view():
     run = small_run("gpt")
     whole = clew.look(run, "surprisal", text="the walls").facts["bits"]
     without = clew.look(run, "surprisal", text="the walls", off=["1.1", "2.2"]).facts["bits"]
@@ -87,7 +86,7 @@ HOSTILE = ["", "  \n", "\ud800", "\0\x1b[31m", "<script>alert(1)</script>", "a" 
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_any_text_is_read_or_refused_in_one_line(text):
+def test_any_text_is_read_or_rejected_in_one_line(text):
     for name, run in (("tokens", "gpt"), ("surprisal", "lstm"), ("tokens", "transformer"), ("surprisal", "words")):
         try:
             json.dumps(look(small_run(run), name, {"text": text}).facts)

@@ -30,7 +30,7 @@ def some_texts() -> list[str]:
 
 
 def untrained(recipe: str, *settings: str) -> Run:
-    """A run of a language model that was never trained, over the words of the tagged sample."""
+    """An untrained run of a language model over the words of the tagged sample."""
     config = config_of(recipe, ["data.corpus=tinyshakespeare", "device=cpu", *settings])
     vocabularies: dict[str, Any] = {"tokenizer": TOKENIZERS[config.text.tokenizer](some_texts(), size=config.text.size)}
     return Run(Path("runs") / recipe, config, vocabularies, build_task(config, vocabularies).eval())
@@ -48,13 +48,13 @@ def gpt(*settings: str) -> Run:
 
 
 @pytest.mark.slow
-def test_a_level_that_knows_nothing_tells_the_most_frequent_tag() -> None:
+def test_an_uninformative_level_predicts_the_most_frequent_tag() -> None:
     run = words_lstm()
     for parameter in run.task.body.layers.layers[0].parameters():
         torch.nn.init.zeros_(parameter)
-    found = probe_run(run, "ewt-sample", limit=40)
-    corpus = found.corpora[0]
-    accuracies = dict(zip((row.name for row in found.rows), (probe.accuracy for probe in corpus.probes), strict=True))
+    probing = probe_run(run, "ewt-sample", limit=40)
+    corpus = probing.corpora[0]
+    accuracies = dict(zip((row.name for row in probing.rows), (probe.accuracy for probe in corpus.probes), strict=True))
     assert accuracies["embedding"] > 1.5 * corpus.baselines["most frequent tag"]
     assert accuracies["layer 1"] == pytest.approx(corpus.baselines["most frequent tag"])
     assert accuracies["learned mix"] > accuracies["layer 1"]
@@ -64,10 +64,10 @@ def test_a_level_that_knows_nothing_tells_the_most_frequent_tag() -> None:
 
 
 @pytest.mark.slow
-def test_the_untrained_model_of_an_untrained_run_tells_the_same() -> None:
-    found = probe_run(words_lstm("model.num_layers=1"), ["sentiment-sample"], limit=30, control=True)
-    assert found.corpora[0].untrained == found.corpora[0].probes
-    lines = repr(found).splitlines()
+def test_an_untrained_run_equals_its_untrained_control() -> None:
+    probing = probe_run(words_lstm("model.num_layers=1"), ["sentiment-sample"], limit=30, control=True)
+    assert probing.corpora[0].untrained == probing.corpora[0].probes
+    lines = repr(probing).splitlines()
     assert lines[0] == "Probing of runs/text-lstm"
     assert lines[1].split() == ["level", "embedding.mix", "sentiment-sample", "l2", "untrained"]
     assert [line.split()[0] for line in lines[2:8]] == ["embedding", "layer", "sum", "all", "learned", "most"]
@@ -77,7 +77,7 @@ def test_the_untrained_model_of_an_untrained_run_tells_the_same() -> None:
         in lines[-2]
     )
     assert re.fullmatch(r"sentiment-sample: the learned mix is embedding [01]\.\d\d, layer 1 [01]\.\d\d", lines[-1])
-    records = list(found.records())
+    records = list(probing.records())
     assert records[0] | {"l2": 0, "accuracy": 0, "valid_accuracy": 0, "untrained": 0, "best": 0} == {
         "corpus": "sentiment-sample",
         "level": "embedding",
@@ -94,7 +94,7 @@ def test_the_untrained_model_of_an_untrained_run_tells_the_same() -> None:
     )
 
 
-def test_rows_are_blocks_and_the_mixes_of_those_of_one_width() -> None:
+def test_rows_are_blocks_and_mixes_of_blocks_of_one_width() -> None:
     def rows(run: Run) -> list[tuple[str, str]]:
         return [
             (row.name, row.mix)
@@ -134,7 +134,7 @@ def test_rows_are_blocks_and_the_mixes_of_those_of_one_width() -> None:
 
 
 @pytest.mark.parametrize("build", [words_lstm, gpt])
-def test_a_word_has_the_vectors_that_it_has_when_its_sentence_is_read_alone(build: Any) -> None:
+def test_a_word_has_the_same_vectors_alone_and_in_a_batch(build: Any) -> None:
     run = build("model.max_length=64") if build is gpt else build()
     body, reader = run.task.body, WordReader.of(run.task.body, run.vocabularies, running=True)
     together = word_vectors(body, reader, SENTENCES)
@@ -150,18 +150,18 @@ def test_a_word_has_the_vectors_that_it_has_when_its_sentence_is_read_alone(buil
     torch.testing.assert_close(means[0], together[0][:4].mean(0))
 
 
-def test_a_sentence_that_is_too_long_is_read_in_parts_and_a_word_cut() -> None:
+def test_too_long_sentences_are_read_in_parts_and_words_truncated() -> None:
     run = gpt()
     body, reader = run.task.body, WordReader.of(run.task.body, run.vocabularies)
     long = [["the", "walls", "were", "tall", "and", "x" * 99, "so"]]
-    found = word_vectors(body, reader, long)[-1]
-    assert len(found) == 7
-    torch.testing.assert_close(found[5:6], word_vectors(body, reader, [["x" * 24]])[-1])
+    vectors_found = word_vectors(body, reader, long)[-1]
+    assert len(vectors_found) == 7
+    torch.testing.assert_close(vectors_found[5:6], word_vectors(body, reader, [["x" * 24]])[-1])
     with pytest.raises(UserError, match="the model has too few positions to read 'a'"):
         encode_parts(reader, [["a"]], 0)
 
 
-def test_a_module_has_no_untrained_self_to_compare_with() -> None:
+def test_a_module_has_no_untrained_control() -> None:
     task = small_run("gpt").task
     with pytest.raises(
         UserError,
@@ -189,7 +189,7 @@ def test_a_corpus_is_words_with_tags_or_sentences_with_labels() -> None:
         read_probe_corpus("ewt-sample:upso", 40)
 
 
-def test_a_picture_has_a_panel_a_corpus_and_a_dot_a_row() -> None:
+def test_a_picture_has_a_panel_per_corpus_and_a_dot_per_row() -> None:
     rows = (
         Row("embedding", "first", (0,)),
         Row("layer 1", "last", (1,)),

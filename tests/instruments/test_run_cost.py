@@ -9,7 +9,7 @@ from tests.instruments.small_runs import small_run
 @pytest.mark.parametrize(
     "name", ["elman", "lstm", "gpt", "llama", "bert", "elmo", "transformer", "classifier", "heads"]
 )
-def test_every_layer_of_a_run_costs_what_the_formula_says(name):
+def test_every_layer_of_a_run_costs_as_its_formula(name):
     run = small_run(name)
     facts = look(run, "cost", {"lengths": [4, 8], "repeats": 0}).facts
     assert facts["parameters"] == sum(parameter.numel() for parameter in run.task.parameters())
@@ -17,7 +17,7 @@ def test_every_layer_of_a_run_costs_what_the_formula_says(name):
         assert layer["flops"] == layer["formula"], layer["name"]
 
 
-def test_equal_layers_are_measured_once_and_counted():
+def test_equal_layers_are_measured_once_and_multiplied():
     layers = look(small_run("transformer"), "cost", {"lengths": [4], "repeats": 0}).facts["layers"]
     assert [layer["name"] for layer in layers] == [
         "2 x encoder SelfAttention",
@@ -34,12 +34,12 @@ def test_a_recurrent_layer_waits_for_each_token_and_attention_does_not():
     assert lstm["chains"] == [4, 16] and attention["chains"] == [4, 4] and network["chains"] == [2, 2]
 
 
-def test_times_are_there_where_they_are_asked_for():
+def test_times_are_measured_on_request():
     (layer,) = look(small_run("lstm"), "cost", {"lengths": [4, 8], "repeats": 1}).facts["layers"]
     assert len(layer["seconds"]) == 2 and min(layer["seconds"]) > 0
 
 
-def test_lengths_are_those_that_the_model_has_positions_for():
+def test_lengths_are_limited_by_the_models_positions():
     facts = look(small_run("gpt"), "cost", {"lengths": [8, 4096], "repeats": 0}).facts
     assert facts["layers"][0]["sizes"] == [8]
     for lengths, sentence in (
@@ -53,13 +53,13 @@ def test_lengths_are_those_that_the_model_has_positions_for():
 
 def test_a_layer_without_a_formula_has_no_line_for_one():
     view = look(small_run("attentive"), "cost", {"lengths": [4, 8], "repeats": 0})
-    known = {layer["name"]: bool(layer["formula"]) for layer in view.facts["layers"]}
-    assert known == {"encoder two-way LSTM": True, "decoder FeedingCell": False}
-    drawn = [series.name for series in next(part for part in view.parts if isinstance(part, Lines)).series]
-    assert [f"{name}, formula" in drawn for name in known] == list(known.values())
+    has_formula = {layer["name"]: bool(layer["formula"]) for layer in view.facts["layers"]}
+    assert has_formula == {"encoder two-way LSTM": True, "decoder FeedingCell": False}
+    names = [series.name for series in next(part for part in view.parts if isinstance(part, Lines)).series]
+    assert [f"{name}, formula" in names for name in has_formula] == list(has_formula.values())
 
 
-def test_lines_of_two_runs_have_the_same_names_and_their_powers_stand_in_the_table():
+def test_lines_of_two_runs_have_equal_names_and_powers_in_the_table():
     one, other = (
         [part for part in view.parts if isinstance(part, Lines)]
         for view in look_beside(

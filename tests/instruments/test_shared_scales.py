@@ -1,4 +1,4 @@
-"""Pictures of probabilities stand on 0 to 1, and those of several runs on one scale."""
+"""Pictures of probabilities are drawn from 0 to 1, and those of several runs on one scale."""
 
 import math
 
@@ -19,12 +19,12 @@ from tests.instruments.small_runs import small_run
         ("ablation", "heads", {"text": "the walls", "heads": ["1.1"]}),
     ],
 )
-def test_bars_of_probability_stand_on_0_to_1(instrument, run, options):
-    found = [part for part in look(small_run(run), instrument, options).parts if isinstance(part, Bars)]
-    assert found and all((part.label, part.low, part.high) == ("probability", 0.0, 1.0) for part in found)
+def test_bars_of_probability_are_drawn_from_0_to_1(instrument, run, options):
+    bars = [part for part in look(small_run(run), instrument, options).parts if isinstance(part, Bars)]
+    assert bars and all((part.label, part.low, part.high) == ("probability", 0.0, 1.0) for part in bars)
 
 
-def test_two_runs_list_the_tokens_of_both_with_the_probability_that_each_gives_them():
+def test_two_runs_list_the_tokens_of_both_with_each_runs_probability():
     names = ("lstm", "gpt")
     view = look([small_run(name) for name in names], "next", {"text": "the walls", "top": 3})
     one, other = (part for part in view.parts if isinstance(part, Bars))
@@ -36,7 +36,7 @@ def test_two_runs_list_the_tokens_of_both_with_the_probability_that_each_gives_t
         assert sum(part.values) == pytest.approx(1.0)
 
 
-def test_a_token_that_a_vocabulary_has_not_is_none_and_takes_no_mass():
+def test_a_token_missing_in_a_vocabulary_has_no_probability():
     (part,) = look(small_run("gpt"), "next", {"text": "the walls", "top": 2, "also": ["nowhere"]}).parts
     assert list(part.names)[2:] == ["nowhere", "all others"] and math.isnan(part.values[2])
     assert sum(value for value in part.values if not math.isnan(value)) == pytest.approx(1.0)
@@ -48,7 +48,7 @@ def test_surprisal_of_two_runs_has_one_scale():
     assert (one.low, one.high) == (other.low, other.high) and one.high == max(*one.values, *other.values)
 
 
-def test_a_run_before_and_after_a_head_is_off_has_one_scale_and_a_refused_column_says_why():
+def test_a_run_with_and_without_a_head_shares_a_scale_and_errors_are_shown():
     run, text = small_run("gpt"), {"text": "the walls"}
     before, after, refused = look_beside(
         [([run], text), ([run], {**text, "off": ["1.1"]}), ([run], {**text, "off": ["9.9"]})], "attention"

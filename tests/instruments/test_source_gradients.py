@@ -1,4 +1,4 @@
-"""Gradients from each word that is written to every place of the source."""
+"""Gradients of each target word with respect to every position of the source."""
 
 from copy import deepcopy
 from typing import Any
@@ -31,39 +31,38 @@ def log_probs_of(task: Any, batch: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", ["attentive", "transformer"])
-def test_gradients_by_the_source_are_those_of_small_changes(name: str) -> None:
-    """Central differences of log p(y_t) along the gradient at each place."""
+def test_gradients_by_the_source_equal_finite_differences(name: str) -> None:
+    """Central differences of log p(y_t) along the gradient at each position."""
     task = double(name)
     reading = task.reads(ModelInput(SOURCE, TARGET))
     path = task.source_entrance(reading)
     with with_gradients(task):
-        with watched_embedding(task, path) as kept:
+        with watched_embedding(task, path) as embeddings:
             every = log_probs_of(task, reading.batch)
-        found = source_gradients(list(every), kept[-1])
-        gradients = [torch.autograd.grad(each, kept[-1], retain_graph=True)[0] for each in every]
-    assert found.shape == (len(reading.written), len(reading.tokens))
+        actual = source_gradients(list(every), embeddings[-1])
+        gradients = [torch.autograd.grad(each, embeddings[-1], retain_graph=True)[0] for each in every]
+    assert actual.shape == (len(reading.written), len(reading.tokens))
 
     def moved(along: torch.Tensor) -> torch.Tensor:
         with torch.no_grad(), intervene(task, {path: lambda x: x + along}):
             return log_probs_of(task.eval(), reading.batch)
 
-    for t, s in [(0, 0), (1, 2), (len(every) - 1, found.shape[1] - 1)]:
+    for t, s in [(0, 0), (1, 2), (len(every) - 1, actual.shape[1] - 1)]:
         along = torch.zeros_like(gradients[t])
         along[0, s] = gradients[t][0, s] / gradients[t][0, s].norm()
         slope = (moved(1e-5 * along)[t] - moved(-1e-5 * along)[t]) / 2e-5
-        assert found[t, s].item() == pytest.approx(slope.item(), rel=1e-5)
+        assert actual[t, s].item() == pytest.approx(slope.item(), rel=1e-5)
 
 
 def test_the_map_has_the_gradient_that_reaches_each_words_own_vector() -> None:
-    """Of a source whose words differ, the gradient by a place is the one that the embedding's row of its word is
-    given."""
+    """If all words of a source differ, the gradient by a position is that of its word's row of the embedding."""
     run = small_run("attentive")
     facts = look(run, "gradients", {"text": SOURCE, "target": TARGET, "steps": 2, "places": 1}).facts
     task: Any = run.task
     reading = task.reads(ModelInput(SOURCE, TARGET))
     assert len(set(reading.ids)) == len(reading.ids) and not task.body.shares_embeddings
-    found = torch.tensor(facts["source"]["trained"])
-    assert found.shape == (len(reading.written), len(reading.tokens)) and facts["source"].keys() == {
+    actual = torch.tensor(facts["source"]["trained"])
+    assert actual.shape == (len(reading.written), len(reading.tokens)) and facts["source"].keys() == {
         "trained",
         "untrained",
     }
@@ -72,10 +71,10 @@ def test_the_map_has_the_gradient_that_reaches_each_words_own_vector() -> None:
             (gradient,) = torch.autograd.grad(
                 log_probs_of(task, reading.batch)[t], task.body.source_embedding.tokens.weight
             )
-        torch.testing.assert_close(gradient[list(reading.ids)].norm(dim=1), found[t], rtol=1e-4, atol=1e-8)
+        torch.testing.assert_close(gradient[list(reading.ids)].norm(dim=1), actual[t], rtol=1e-4, atol=1e-8)
 
 
-def test_the_view_has_a_map_of_each_state_on_one_scale_and_what_each_word_rests_on() -> None:
+def test_the_view_has_a_map_per_state_on_one_scale_and_a_table_of_words() -> None:
     view = look(small_run("attentive"), "gradients", {"text": SOURCE, "target": TARGET, "steps": 2, "places": 1})
     maps = [part for part in view.parts if isinstance(part, Heatmap)]
     assert [part.title for part in maps] == [f"|d log p(y_t) / d x_s|, {state}" for state in ("trained", "untrained")]
@@ -84,8 +83,8 @@ def test_the_view_has_a_map_of_each_state_on_one_scale_and_what_each_word_rests_
     assert tuple(maps[0].rows) == reading.written and tuple(maps[0].columns) == reading.tokens
     (table,) = [part for part in view.parts if isinstance(part, Table) and part.header[0] == "written"]
     norms = maps[0].values
-    for row, (written, most, share, size) in zip(norms, table.rows, strict=True):
-        assert written in reading.written and most == reading.tokens[int(row.argmax())]
+    for row, (word, most, share, size) in zip(norms, table.rows, strict=True):
+        assert word in reading.written and most == reading.tokens[int(row.argmax())]
         assert share == pytest.approx(100 * row.max() / row.sum(), abs=0.06) and size == pytest.approx(
             np.linalg.norm(row), rel=1e-3
         )

@@ -1,4 +1,4 @@
-"""Tokens that are chosen one by one are those that decoding chooses, as likely as it says."""
+"""Choosing tokens one by one agrees with decoding, in tokens and probabilities."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from tests.instruments.small_runs import small_run
 
 
 def walk(run: Any, text: str, count: int, **options: Any) -> tuple[Step, list[int]]:
-    """The likeliest token so many times, or until the text ends."""
+    """Choose the most likely token `count` times, or until the text ends."""
     chosen: list[int] = []
     step = next_step(run, text, chosen, **options)
     while len(chosen) < count and not step.ended:
@@ -22,26 +22,26 @@ def walk(run: Any, text: str, count: int, **options: Any) -> tuple[Step, list[in
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt", "subwords"])
-def test_the_likeliest_again_and_again_is_greedy_generation(name: str) -> None:
+def test_repeating_the_most_likely_token_is_greedy_generation(name: str) -> None:
     run = small_run(name)
     step, chosen = walk(run, "the walls", 8)
-    found = run.generate("the walls", method="greedy", max_new=8, stop=False)
-    assert chosen == found.tokens and step.text == found.text
-    if run.tokenizer.unit == "character":  # which a text is always cut into alike
+    continuation = run.generate("the walls", method="greedy", max_new=8, stop=False)
+    assert chosen == continuation.tokens and step.text == continuation.text
+    if run.tokenizer.unit == "character":  # every text is tokenized in the same way
         assert step.log_prob == pytest.approx(sum(run.score("the walls" + step.text).log_probs[-8:]), abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["attentive", "transformer"])
-def test_the_likeliest_again_and_again_is_greedy_translation(name: str) -> None:
+def test_repeating_the_most_likely_token_is_greedy_translation(name: str) -> None:
     run = small_run(name)
     step, chosen = walk(run, "the walls were tall", 6)
-    found = run.translate("the walls were tall", method="greedy", max_new=6)
-    assert chosen[: len(found.tokens)] == found.tokens
+    translation = run.translate("the walls were tall", method="greedy", max_new=6)
+    assert chosen[: len(translation.tokens)] == translation.tokens
     if step.ended:
-        assert step.text == found.text and step.log_prob == pytest.approx(found.log_prob, abs=1e-4)
+        assert step.text == translation.text and step.log_prob == pytest.approx(translation.log_prob, abs=1e-4)
 
 
-def test_probabilities_add_up_to_one_with_those_outside() -> None:
+def test_listed_and_outside_probabilities_sum_to_one() -> None:
     step = next_step(small_run("lstm"), "the walls", [], top=5)
     assert len(step.next.ids) == 5 and sum(step.next.probabilities) + step.next.outside == pytest.approx(1)
     assert list(step.next.probabilities) == sorted(step.next.probabilities, reverse=True)
@@ -56,36 +56,36 @@ def test_any_token_can_be_chosen_and_counts_with_its_probability() -> None:
     assert after.tokens == [run.tokenizer.piece(third)]
 
 
-def test_an_end_that_is_chosen_ends_the_text() -> None:
+def test_choosing_the_end_ends_the_text() -> None:
     run = small_run("attentive")
     step = next_step(run, "the walls", [run.task.end])
     assert step.ended and step.text == "" and step.end == run.task.end
 
 
-def test_heads_that_are_off_change_what_comes_next() -> None:
+def test_heads_that_are_off_change_the_next_token() -> None:
     run = small_run("gpt")
     with_all, without = (next_step(run, "the walls", [], off=off).next.probabilities for off in ((), ("1.1", "2.2")))
     assert with_all != pytest.approx(without, abs=1e-6)
 
 
-def test_a_token_is_drawn_from_all_and_not_from_those_that_are_named() -> None:
+def test_a_token_is_sampled_from_all_tokens_not_only_the_listed_ones() -> None:
     run = small_run("lstm")
     step = next_step(run, "the walls", [], top=2)
-    drawn = [next_step(run, "the walls", [], top=2, seed=seed).drawn for seed in range(60)]
-    outside = [each for each in drawn if each is not None and each.id not in step.next.ids]
-    assert len(outside) / len(drawn) == pytest.approx(step.next.outside, abs=0.2)
+    samples = [next_step(run, "the walls", [], top=2, seed=seed).drawn for seed in range(60)]
+    outside = [each for each in samples if each is not None and each.id not in step.next.ids]
+    assert len(outside) / len(samples) == pytest.approx(step.next.outside, abs=0.2)
     assert all(each.rank > 2 and each.probability < min(step.next.probabilities) for each in outside)
-    assert step.drawn is None and drawn[7] == next_step(run, "the walls", [], top=9, seed=7).drawn
+    assert step.drawn is None and samples[7] == next_step(run, "the walls", [], top=9, seed=7).drawn
 
 
-def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+def test_tokens_are_sampled_by_their_probability() -> None:
     tokenizer = small_run("lstm").tokenizer
     log_probs = torch.full((tokenizer.vocabulary,), -math.inf)
     log_probs[3], log_probs[5] = math.log(0.25), math.log(0.75)
-    found = [draw(log_probs, tokenizer, seed) for seed in range(400)]
-    assert {each.id for each in found} == {3, 5}
-    assert sum(each.id == 3 for each in found) / 400 == pytest.approx(0.25, abs=0.07)  # three standard deviations
-    assert {(each.id, each.rank) for each in found} == {(3, 2), (5, 1)}
+    samples = [draw(log_probs, tokenizer, seed) for seed in range(400)]
+    assert {each.id for each in samples} == {3, 5}
+    assert sum(each.id == 3 for each in samples) / 400 == pytest.approx(0.25, abs=0.07)  # three standard deviations
+    assert {(each.id, each.rank) for each in samples} == {(3, 2), (5, 1)}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
         ("bert", "the", [], "does not generate text token by token"),
     ],
 )
-def test_what_cannot_be_stepped_is_refused(name: str, text: str, chosen: list[int], sentence: str) -> None:
+def test_unsuitable_runs_and_tokens_are_rejected(name: str, text: str, chosen: list[int], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         next_step(small_run(name), text, chosen)

@@ -1,4 +1,4 @@
-"""Surprisal against log-probabilities that are worked out apart from it: token by token, and by hand."""
+"""Surprisal against independently computed log-probabilities, token by token and by hand."""
 
 import math
 
@@ -19,29 +19,29 @@ def test_bits_are_the_negative_logarithm_to_base_two():
 
 
 @pytest.mark.parametrize("name", ["elman", "lstm", "gpt", "llama"])
-def test_a_language_model_is_surprised_as_it_scores(name):
+def test_the_surprisal_of_a_language_model_equals_its_scores(name):
     run, text = small_run(name), "the walls were"
-    (found,) = surprisals(read(run, text))
-    assert "".join(found.tokens) == text
-    assert found.places == tuple(range(1, len(text)))
-    assert found.bits == pytest.approx([-log_prob / math.log(2) for log_prob in run.score(text).log_probs], abs=1e-4)
-    assert found.perplexity == pytest.approx(2 ** np.mean(found.bits))
+    (surprise,) = surprisals(read(run, text))
+    assert "".join(surprise.tokens) == text
+    assert surprise.places == tuple(range(1, len(text)))
+    assert surprise.bits == pytest.approx([-log_prob / math.log(2) for log_prob in run.score(text).log_probs], abs=1e-4)
+    assert surprise.perplexity == pytest.approx(2 ** np.mean(surprise.bits))
 
 
-def test_subwords_read_as_the_text_does_and_words_stand_between_ends():
+def test_subwords_join_to_the_text_and_words_are_between_ends():
     text = "the walls were tall"
-    (found,) = surprisals(read(small_run("subwords"), text))
-    assert "".join(found.tokens) == text
-    (found,) = surprisals(read(small_run("words"), text))
-    assert found.tokens == ("<eos>", "the", "walls", "were", "tall", "<eos>") and found.places == (1, 2, 3, 4, 5)
+    (surprise,) = surprisals(read(small_run("subwords"), text))
+    assert "".join(surprise.tokens) == text
+    (surprise,) = surprisals(read(small_run("words"), text))
+    assert surprise.tokens == ("<eos>", "the", "walls", "were", "tall", "<eos>") and surprise.places == (1, 2, 3, 4, 5)
 
 
-def test_a_masked_model_is_asked_for_each_token_with_that_one_masked():
+def test_a_masked_model_predicts_each_token_with_only_that_one_masked():
     run = small_run("bert")
     reading = read(run, "the walls were tall")
-    (found,) = surprisals(reading)
-    assert found.places == tuple(range(1, len(reading.ids) - 1))  # neither [CLS] nor [SEP]
-    for place, bits in zip(found.places, found.bits, strict=True):
+    (surprise,) = surprisals(reading)
+    assert surprise.places == tuple(range(1, len(reading.ids) - 1))  # without [CLS] and [SEP]
+    for place, bits in zip(surprise.places, surprise.bits, strict=True):
         ids = torch.tensor([reading.ids])
         ids[0, place] = run.task.tokenizer.mask
         inputs = reading.batch.inputs
@@ -54,13 +54,13 @@ def test_a_masked_model_is_asked_for_each_token_with_that_one_masked():
 
 def test_a_translators_target_is_scored_given_its_source():
     run = small_run("transformer")
-    (found,) = surprisals(read(run, "the walls were tall", "tall were walls the"))
+    (surprise,) = surprisals(read(run, "the walls were tall", "tall were walls the"))
     scored = run.score_translation("the walls were tall", "tall were walls the")
-    assert found.tokens == tuple(scored.tokens)
-    assert found.total == pytest.approx(-scored.log_prob / math.log(2), rel=1e-4)
+    assert surprise.tokens == tuple(scored.tokens)
+    assert surprise.total == pytest.approx(-scored.log_prob / math.log(2), rel=1e-4)
 
 
-def test_a_model_that_reads_both_ways_is_surprised_from_each():
+def test_a_bidirectional_model_has_a_surprisal_in_each_direction():
     run = small_run("elmo")
     ahead, back = surprisals(read(run, "the walls were tall"))
     ids = run.task.tokenizer.encode("the walls were tall")
@@ -77,20 +77,20 @@ def test_a_model_that_reads_both_ways_is_surprised_from_each():
     )
 
 
-def test_a_single_token_tells_nothing():
+def test_a_single_token_has_no_surprisal():
     with pytest.raises(UserError, match="a text needs at least 2 tokens"):
         look(small_run("lstm"), "surprisal", {"text": "a"})
     assert len(surprisals(read(small_run("words"), "a"))[0].bits) == 2  # between the ends of a line
 
 
-def test_a_classifier_gives_no_token_a_probability():
+def test_a_classifier_is_rejected():
     with pytest.raises(
         UserError, match="'surprisal' cannot look at this: runs/classifier gives no probability to a token"
     ):
         look(small_run("classifier"), "surprisal", {"text": "a"})
 
 
-def test_what_is_to_be_guessed_has_no_bits_and_is_masked_for_the_rest():
+def test_given_masks_have_no_surprisal_and_stay_masked():
     facts = look(small_run("bert"), "surprisal", {"text": "the [MASK] were"}).facts
     assert "[MASK]" in facts["tokens"] and facts["tokens"].index("[MASK]") not in facts["places"]
     with pytest.raises(UserError, match="every token of this text is a mask"):

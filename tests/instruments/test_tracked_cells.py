@@ -18,9 +18,9 @@ TEXT = "he said \u201cgo on\u201d and went.\nshe did (not) say \u201cno\u201d bu
 
 @pytest.fixture(scope="module")
 def latch() -> Run:
-    """An LSTM of three cells set by hand. The second forgets nothing and adds 1 at a mark that opens a quotation and -1
-    at one that closes it: c is 1 inside quotations and 0 outside. The first does nothing, the third adds at every
-    character and forgets all at a new line."""
+    """An LSTM of three cells set by hand. The second forgets nothing and adds 1 at an opening quotation mark and
+    -1 at a closing one: c is 1 inside quotations and 0 outside. The first does nothing; the third adds at every
+    character and forgets everything at a newline."""
     tokenizer = train_character([TEXT])
     config = config_of(
         "text-lstm",
@@ -48,19 +48,19 @@ def latch() -> Run:
 def test_the_cell_that_was_set_to_track_quotations_is_found(latch: Run) -> None:
     half = len(TEXT) // 2
     texts = [prepare(latch, part, ("inside_quotes", "line_position", "space")) for part in (TEXT[:half], TEXT[half:])]
-    found = search(latch, *texts)
-    best = {one.property: one for one in found.best}
+    results = search(latch, *texts)
+    best = {one.property: one for one in results.best}
     quotes = best["inside_quotes"]
     assert (quotes.layer, quotes.unit) == ("1", 2)
     assert quotes.skill == quotes.score == quotes.accuracy == 1
     assert quotes.chance < 0.5 < quotes.majority < 1
     assert best["line_position"].unit == 3
-    assert best["line_position"].score > 0.8  # the end of a line is where it is wrong: all is forgotten there
-    assert found.silent == {"1": pytest.approx(1 / 3)}  # the first cell alone
-    assert found.num_units == 3
+    assert best["line_position"].score > 0.8  # it is wrong only at line ends, where it forgets everything
+    assert results.silent == {"1": pytest.approx(1 / 3)}  # only the first cell
+    assert results.num_units == 3
 
 
-def test_what_is_open_where_a_text_is_cut_is_known_and_was_read(latch: Run) -> None:
+def test_a_quotation_open_at_the_cut_is_known_and_read(latch: Run) -> None:
     opened = TEXT.index("\u201c") + 2
     judged = prepare(latch, TEXT, ("inside_quotes",), opened)
     assert judged.begin == opened and len(judged.ends) == len(TEXT) - opened and judged.values["inside_quotes"][0]
@@ -72,13 +72,13 @@ def test_the_view_has_the_best_cells_and_colours_unseen_text(latch: Run) -> None
     assert [one["property"] for one in view.facts["best"]][0] == "line_position"
     quoted = next(part for part in view.parts if part.title.startswith("inside_quotes"))
     assert len(quoted.tokens) == 40 and "".join(quoted.tokens) in TEXT
-    shown = "".join(token for token, value in zip(quoted.tokens, quoted.values, strict=True) if value >= 0)
-    assert shown.startswith("\u201cgo on\u201cno"[:6])
+    quoted_text = "".join(token for token, value in zip(quoted.tokens, quoted.values, strict=True) if value >= 0)
+    assert quoted_text.startswith("\u201cgo on\u201cno"[:6])
     json.dumps(view.facts, allow_nan=False)
     assert "inside_comment" not in [one["property"] for one in view.facts["best"]]  # prose
 
 
-def test_what_cannot_be_searched_is_refused(latch: Run) -> None:
+def test_unsuitable_requests_are_rejected(latch: Run) -> None:
     with pytest.raises(UserError, match="the text has 4 characters, but the search needs at least 200"):
         look(latch, "track", {"text": "four"})
     with pytest.raises(UserError, match="unknown property 'quotes'; did you mean 'inside_quotes'"):

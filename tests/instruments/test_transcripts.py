@@ -1,4 +1,4 @@
-"""What is said in a sound, and where: against the posteriors that the task itself gives."""
+"""Transcripts of sounds with times, against the task's own posteriors."""
 
 from pathlib import Path
 
@@ -17,19 +17,19 @@ from tests.runs.frozen.inputs import SAID, spoken
 FROZEN = Path(__file__).parents[1] / "runs" / "frozen" / "format-3"
 
 
-@pytest.mark.parametrize("said", [text for text in SAID if len(set(text)) == len(text)])
-def test_letters_lie_where_their_tones_do(said: str) -> None:
-    """Each letter sounds for a twentieth of a second, behind as much silence."""
+@pytest.mark.parametrize("letters", [text for text in SAID if len(set(text)) == len(text)])
+def test_letters_are_aligned_with_their_tones(letters: str) -> None:
+    """Each letter is a tone of a twentieth of a second, after as much silence."""
     run = clew.load(FROZEN / "transcription" / "run", device="cpu")
-    view = clew.look(run, "transcript", text=FileBytes(f"{said}.wav", spoken(said)))
-    drawn, table = view.parts
-    assert isinstance(drawn, Spelled) and isinstance(table, Table)
-    assert view.facts["text"] == said and "".join(drawn.letters) == said and f"{said}.wav" in view.about
-    assert drawn.length == pytest.approx(0.1 * len(said)) and drawn.unit == "seconds"
-    seconds = np.linspace(0, drawn.length, drawn.weights.shape[1] + 1)
-    for number, row in enumerate(drawn.weights):
+    view = clew.look(run, "transcript", text=FileBytes(f"{letters}.wav", spoken(letters)))
+    picture, table = view.parts
+    assert isinstance(picture, Spelled) and isinstance(table, Table)
+    assert view.facts["text"] == letters and "".join(picture.letters) == letters and f"{letters}.wav" in view.about
+    assert picture.length == pytest.approx(0.1 * len(letters)) and picture.unit == "seconds"
+    seconds = np.linspace(0, picture.length, picture.weights.shape[1] + 1)
+    for number, row in enumerate(picture.weights):
         assert 0.1 * number - 0.06 <= seconds[int(row.argmax())] <= 0.1 * (number + 1)
-    assert [row[0] for row in table.rows] == list(said)
+    assert [row[0] for row in table.rows] == list(letters)
 
 
 def test_weights_are_the_posteriors_of_the_task() -> None:
@@ -41,7 +41,7 @@ def test_weights_are_the_posteriors_of_the_task() -> None:
     assert view.facts["letters"] == list(looked.letters)
 
 
-def test_a_sound_in_which_nothing_is_heard_says_so() -> None:
+def test_a_sound_without_letters_is_reported() -> None:
     run = clew.load(FROZEN / "transcription" / "run", device="cpu")
     with torch.no_grad():
         run.task.output.bias[run.task.blank] += 100
@@ -49,7 +49,7 @@ def test_a_sound_in_which_nothing_is_heard_says_so() -> None:
     assert [type(part) for part in view.parts] == [Note] and view.facts["letters"] == []
 
 
-def test_what_is_missing_is_said() -> None:
+def test_missing_sounds_and_unsuitable_runs_are_reported() -> None:
     with pytest.raises(UserError, match="there is no sound to read; name a file"):
         clew.look(clew.load(FROZEN / "transcription" / "run", device="cpu"), "transcript")
     with pytest.raises(UserError, match="does not transcribe sounds or handwriting"):

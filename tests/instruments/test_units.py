@@ -1,4 +1,4 @@
-"""Every number that a picture shows says what is measured, and in which unit."""
+"""Every picture states what its numbers measure, and in which unit."""
 
 import pytest
 
@@ -29,9 +29,9 @@ HEADINGS = [
 
 
 @pytest.mark.parametrize(("instrument", "run", "options"), LOOKS, ids=[name for name, *_ in LOOKS])
-def test_a_heatmap_says_what_it_measures(instrument, run, options):
-    found = [part for part in look(small_run(run), instrument, options).parts if isinstance(part, Heatmap)]
-    assert found and all(part.label for part in found)
+def test_a_heatmap_states_what_it_measures(instrument, run, options):
+    heatmaps = [part for part in look(small_run(run), instrument, options).parts if isinstance(part, Heatmap)]
+    assert heatmaps and all(part.label for part in heatmaps)
 
 
 @pytest.mark.parametrize(("instrument", "run", "options", "headings"), HEADINGS, ids=[name for name, *_ in HEADINGS])

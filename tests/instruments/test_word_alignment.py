@@ -9,7 +9,7 @@ from clew.instruments.word_alignment import crossing
 from tests.instruments.small_runs import small_run
 
 
-def test_crossing_is_the_share_of_pairs_the_other_way_round():
+def test_crossing_is_the_fraction_of_pairs_in_reversed_order():
     assert crossing([]) == crossing([3]) == crossing([0, 1, 1, 2]) == 0.0
     assert crossing([2, 1, 0]) == 1.0
     assert crossing([0, 2, 1]) == pytest.approx(1 / 3)
@@ -19,7 +19,7 @@ def test_crossing_is_the_share_of_pairs_the_other_way_round():
 
 
 @pytest.mark.parametrize("name", ["attentive", "transformer"])
-def test_each_word_written_has_the_word_that_it_looked_at_most(name):
+def test_each_target_word_has_its_most_attended_source_word(name):
     run = small_run(name)
     facts = look(run, "alignment", {"text": "the walls were tall", "target": "tall were walls the"}).facts
     weights = np.array(facts["weights"])
@@ -30,13 +30,13 @@ def test_each_word_written_has_the_word_that_it_looked_at_most(name):
     )
 
 
-def test_its_own_translation_is_aligned_where_no_target_is_given():
+def test_the_models_own_translation_is_aligned_by_default():
     run = small_run("attentive")
     facts = look(run, "alignment", {"text": "the walls"}).facts
     assert " ".join(facts["target"][:-1]) == run.translate("the walls", method="greedy").text
 
 
-def test_no_text_is_refused():
+def test_an_empty_text_is_rejected():
     with pytest.raises(UserError, match="there is no text to read"):
         look(small_run("attentive"), "alignment", {"text": " "})
 

@@ -19,7 +19,7 @@ def run_in(folder: Path, *records: dict) -> Run:
     return Run(folder, small.config, small.vocabularies, small.task)
 
 
-def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path):
+def test_the_worst_errors_come_first_without_correct_predictions(tmp_path):
     run = run_in(
         tmp_path,
         {"id": "1", "score": 0, "source": "fine <b>", "target": "good", "prediction": "bad", "gold_probability": 0.4},
@@ -36,7 +36,7 @@ def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path):
     assert [error["id"] for error in look(run, "errors", {"containing": "<b>"}).facts["errors"]] == ["1"]
 
 
-def test_wrong_tags_stand_with_their_words(tmp_path):
+def test_wrong_tags_are_listed_with_their_words(tmp_path):
     wrong = [{"word": 2, "gold": "B-LOC", "predicted": "O"}]
     run = run_in(
         tmp_path,
@@ -55,7 +55,7 @@ def test_wrong_tags_stand_with_their_words(tmp_path):
 
 @pytest.mark.parametrize("field", ["gold_probability", "wrong", "score"])
 def test_the_first_column_is_the_stated_measure_and_in_order(tmp_path, field):
-    """Whatever the other measures say: a high score with an improbable answer, few wrong words of a short sentence."""
+    """Other measures may disagree: a high score with an improbable answer, or few wrong words in a short sentence."""
     values = {"gold_probability": [0.4, 0.1, 0.3], "wrong": [1, 3, 2], "score": [70.0, 40.0, 55.0]}[field]
     scores = values if field == "score" else [0.0, 60.0, 30.0]
     tags = (
@@ -73,7 +73,7 @@ def test_the_first_column_is_the_stated_measure_and_in_order(tmp_path, field):
     assert [error["id"] for error in view.facts["errors"]] == ["1", "2", "0"]
 
 
-def test_what_was_expected_and_what_was_found_are_both_named_where_one_is_no_label(tmp_path):
+def test_expected_and_predicted_are_both_named_even_without_a_label(tmp_path):
     run = run_in(
         tmp_path, {"id": "1", "score": 0, "source": "a", "target": "good", "prediction": "", "gold_probability": 0.2}
     )
@@ -81,7 +81,7 @@ def test_what_was_expected_and_what_was_found_are_both_named_where_one_is_no_lab
     assert table.rows[0][2:4] == ("good", "(none)") and confusions.rows == [("good", "(none)", 1)]
 
 
-def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):
+def test_a_missing_or_broken_predictions_file_is_reported(tmp_path):
     with pytest.raises(UserError, match="has no predictions.jsonl: it is written at the end of a run on examples"):
         look(small_run("classifier"), "errors", {})
     run = run_in(tmp_path, {"id": "1", "score": "high"})
@@ -89,7 +89,7 @@ def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):
         look(run, "errors", {})
 
 
-def test_no_mistake_is_said_to_be_none(tmp_path):
+def test_a_run_without_errors_is_reported_as_such(tmp_path):
     view = look(
         run_in(tmp_path, {"id": "1", "score": 100, "source": "a", "target": "b", "prediction": "b"}), "errors", {}
     )
@@ -104,6 +104,6 @@ def test_no_mistake_is_said_to_be_none(tmp_path):
         ([100, 100], ["100.0 to 100.1"]),
     ],
 )
-def test_scores_are_counted_between_round_numbers(scores, names):
+def test_scores_are_binned_between_round_numbers(scores, names):
     bars = histogram(scores)
     assert [*bars.names[:2], bars.names[-1]][-len(names) :] == names and sum(bars.values) == len(scores)

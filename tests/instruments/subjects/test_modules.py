@@ -1,5 +1,5 @@
-"""Instruments on modules that are no run's: composed by hand, of torch.nn, of transformers. Values against outputs of
-their own."""
+"""Instruments on modules without a run: composed by hand, from torch.nn and from transformers. Their values equal the
+modules' own outputs."""
 
 import json
 import re
@@ -30,14 +30,14 @@ WORDS = ["<pad>", "the", "walls", "were", "tall", "thread"]
 
 
 class Spelling:
-    """Encodes a text as itself, not as ids."""
+    """An invalid tokenizer: it encodes a text as the text, not as ids."""
 
     def encode(self, text: str) -> str:
         return text
 
 
 class Tokenizer:
-    """Knows a few words."""
+    """A tokenizer of a few words."""
 
     def encode(self, text: str) -> list[int]:
         return [WORDS.index(word) for word in text.split()]
@@ -120,17 +120,17 @@ SLOW = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_instrument_that_reads_a_module_draws_it_and_the_others_say_what_is_missing(name):
+def test_instruments_draw_modules_or_say_what_is_missing(name):
     build, inputs = CASES[name]
     module = build()
     if hasattr(module, "config"):
-        module(IDS, output_attentions=True)  # transformers puts hooks of its own in, once
+        module(IDS, output_attentions=True)  # transformers adds its own hooks, once
     was = {path: len(part._forward_hooks) + len(part._forward_pre_hooks) for path, part in module.named_modules()}
     subject = subject_of(module, inputs=inputs)
-    known = fitting(subject)
-    assert {"tokens", "levels", "gradients", "graph", "taps", "attribution"} <= set(known)
+    applicable = fitting(subject)
+    assert {"tokens", "levels", "gradients", "graph", "taps", "attribution"} <= set(applicable)
     for instrument in INSTRUMENTS:
-        if instrument not in known:
+        if instrument not in applicable:
             with pytest.raises(
                 UserError, match=f"'{instrument}' cannot look at this: .*; instruments that can: tokens, "
             ):
@@ -149,7 +149,7 @@ def levels(module: nn.Module, inputs: object, **options: object) -> list[dict]:
 
 
 def lengths(values: Tensor) -> list[float]:
-    """|h| at every place of one row."""
+    """|h| at every position of one row."""
     return values.detach().reshape(-1, values.shape[-1]).norm(dim=-1).tolist()
 
 
@@ -160,24 +160,24 @@ def test_levels_of_a_stack_composed_by_hand_are_its_layers_outputs():
         first, _ = module.layers[0](x)
         second, _ = module.layers[1](first)
     assert half["levels"] == ["input", "layers.0", "layers.1"] and half["tokens"] == ["1", "2", "3", "4", "5"]
-    for found, expected in zip(half["norms"], (x, first, second), strict=True):
-        assert found == pytest.approx(lengths(expected), rel=1e-4)
+    for actual, expected in zip(half["norms"], (x, first, second), strict=True):
+        assert actual == pytest.approx(lengths(expected), rel=1e-4)
 
 
-def test_levels_of_a_recurrence_of_torchs_are_those_of_one_with_fewer_layers():
-    """The first layer's output is what a recurrence with that layer alone gives."""
+def test_levels_of_a_torch_recurrence_equal_those_of_fewer_layers():
+    """The first layer's output is that of a recurrence with only that layer."""
     torch.manual_seed(0)
     module = nn.LSTM(8, 5, num_layers=2, bidirectional=True)
     x = vectors().transpose(0, 1)
     single = nn.LSTM(8, 5, bidirectional=True)
     single.load_state_dict({name: value for name, value in module.state_dict().items() if "_l0" in name})
     (half,) = levels(module, x)
-    for found, expected in zip(half["norms"], (x, single(x)[0], module(x)[0]), strict=True):
-        assert found == pytest.approx(lengths(expected), rel=1e-4)
+    for actual, expected in zip(half["norms"], (x, single(x)[0], module(x)[0]), strict=True):
+        assert actual == pytest.approx(lengths(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
-def test_levels_of_an_encoder_of_torchs_are_what_its_layers_give(batch_first):
+def test_levels_of_a_torch_encoder_are_its_layers_outputs(batch_first):
     module = encoder(batch_first)
     x = vectors() if batch_first else vectors().transpose(0, 1)
     (half,) = levels(module, x)
@@ -185,25 +185,25 @@ def test_levels_of_an_encoder_of_torchs_are_what_its_layers_give(batch_first):
         first = module.layers[0](x)
         second = module.layers[1](first)
     assert half["levels"] == ["input", "layers.0", "layers.1"]
-    for found, expected in zip(half["norms"], (x, first, second), strict=True):
-        assert found == pytest.approx(lengths(expected), rel=1e-4)
+    for actual, expected in zip(half["norms"], (x, first, second), strict=True):
+        assert actual == pytest.approx(lengths(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize("build", [gpt2, bert, llama])
-def test_levels_of_transformers_are_its_hidden_states(build):
+def test_levels_of_transformers_models_are_their_hidden_states(build):
     module = build()
     with torch.no_grad():
         states = module(IDS, output_hidden_states=True).hidden_states
     (half,) = levels(module, IDS)
     assert len(half["norms"]) >= len(states)
-    for found, expected in zip(half["norms"][: len(states) - 1], states[:-1], strict=True):
-        assert found == pytest.approx(lengths(expected), rel=1e-4)
-    if build is not llama:  # whose output is over tokens; the others give the last state, behind the last norm
+    for actual, expected in zip(half["norms"][: len(states) - 1], states[:-1], strict=True):
+        assert actual == pytest.approx(lengths(expected), rel=1e-4)
+    if build is not llama:  # llama's output is over tokens; the others return the last state, after the last norm
         assert half["norms"][-1] == pytest.approx(lengths(states[-1]), rel=1e-4)
 
 
 @pytest.mark.parametrize("build", [gpt2, bert, llama])
-def test_attention_of_transformers_is_what_it_gives_where_it_is_asked_and_eager(build):
+def test_attention_of_transformers_models_equals_their_eager_output(build):
     module = build()
     was = module.config._attn_implementation
     assert was != "eager"
@@ -216,7 +216,7 @@ def test_attention_of_transformers_is_what_it_gives_where_it_is_asked_and_eager(
     assert view.facts["names"] == [["1.1", "1.2"], ["2.1", "2.2"]] and view.facts["rows"] == ["3", "1", "4", "1", "5"]
 
 
-def test_attention_of_an_encoder_of_torchs_is_what_its_attention_gives():
+def test_attention_of_a_torch_encoder_equals_its_attention_module():
     module, x = encoder(), vectors()
     view = clew.look(module, "attention", inputs=x, layer=1, head=1)
     with torch.no_grad():
@@ -224,15 +224,15 @@ def test_attention_of_an_encoder_of_torchs_is_what_its_attention_gives():
     np.testing.assert_allclose(view.facts["values"], expected[0, 0], atol=1e-5)
 
 
-def test_attention_of_a_stack_composed_by_hand_is_what_passes_its_tap():
+def test_attention_of_a_stack_composed_by_hand_equals_its_tap():
     module, x = composed(), vectors()
     view = clew.look(module, "attention", inputs=x, head=2)
-    with torch.no_grad(), clew.record(module, "*.weights") as seen:
+    with torch.no_grad(), clew.record(module, "*.weights") as recorded:
         module(x)
-    np.testing.assert_allclose(view.facts["values"], seen["*.weights"][0, 1], atol=1e-5)
+    np.testing.assert_allclose(view.facts["values"], recorded["*.weights"][0, 1], atol=1e-5)
 
 
-def test_what_a_decoder_of_torchs_looks_at_is_shown_by_kind():
+def test_attention_of_a_torch_transformer_is_shown_by_kind():
     module = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     inputs = (vectors(), vectors(3))
     shapes = {
@@ -243,42 +243,42 @@ def test_what_a_decoder_of_torchs_looks_at_is_shown_by_kind():
     assert clew.look(module, "attention", inputs=inputs).facts["heads"] == "cross"
 
 
-def test_gates_of_a_recurrence_of_torchs_are_worked_out_from_its_weights():
+def test_gates_of_a_torch_recurrence_are_computed_from_its_weights():
     torch.manual_seed(0)
     module, x = nn.LSTM(3, 4, batch_first=True), torch.randn(1, 1, 3)
-    found = clew.look(module, "gates", inputs=x).facts["layers"]["1"]["gates"]
+    gates = clew.look(module, "gates", inputs=x).facts["layers"]["1"]["gates"]
     sums = (
         module.weight_ih_l0 @ x[0, 0] + module.bias_ih_l0 + module.bias_hh_l0
-    )  # there is nothing before the first place
+    )  # there is nothing before the first position
     for gate, part in zip(("input", "forget"), sums.chunk(4), strict=False):
-        assert found[gate]["mean"] == pytest.approx(torch.sigmoid(part).mean().item(), abs=1e-5)
+        assert gates[gate]["mean"] == pytest.approx(torch.sigmoid(part).mean().item(), abs=1e-5)
 
 
-def test_a_recurrences_gradients_fall_as_autograd_says():
-    """|d |h_t| / d x_{t-k}| of nn.RNN, one place at a time."""
+def test_a_recurrences_gradients_equal_autograd():
+    """|d |h_t| / d x_{t-k}| of nn.RNN, one position at a time."""
     torch.manual_seed(0)
     module, x = nn.RNN(8, 5, batch_first=True), vectors(9).requires_grad_()
     facts = clew.look(module, "gradients", inputs=x.detach(), steps=3, places=1).facts
-    (gradient,) = torch.autograd.grad(module(x)[0][0, 3].norm(), x)  # of so many places the first with 3 before it
+    (gradient,) = torch.autograd.grad(module(x)[0][0, 3].norm(), x)  # the first position that has 3 before it
     assert facts["as it is"]["x"] == pytest.approx(gradient[0, :4].norm(dim=-1).flip(0).tolist(), rel=1e-4)
     assert list(facts["as it is"]) == ["1 h", "x"] and "untrained" not in facts
 
 
 @pytest.mark.parametrize("name", ["composed", "nn.TransformerEncoder", "GPT-2"])
-def test_an_attribution_is_the_gradient_of_the_entry_that_is_asked_for(name):
+def test_an_attribution_is_the_gradient_of_the_requested_entry(name):
     build, inputs = CASES[name]
     module = build()
     facts = clew.look(module, "attribution", inputs=inputs, method="input_x_gradient", of="2", place=4).facts
     if name == "GPT-2":
         x, run = module.wte(inputs).detach(), lambda rows: module(inputs_embeds=rows).last_hidden_state
     else:
-        x, run = inputs, lambda rows: found if isinstance(found := module(rows), Tensor) else found[0]
+        x, run = inputs, lambda rows: outputs if isinstance(outputs := module(rows), Tensor) else outputs[0]
     expected = input_x_gradient(lambda rows: run(rows)[:, 3, 2], x[0])
     assert facts["values"] == pytest.approx(expected.values.tolist(), abs=1e-5)
     assert facts["score"] == pytest.approx(expected.score, abs=1e-5)
 
 
-def test_a_text_is_read_by_a_tokenizer_and_its_tokens_have_names():
+def test_a_text_is_tokenized_and_its_tokens_are_named():
     module = gpt2()
     by_text = clew.look(module, "levels", text="were the tall the thread", tokenizer=Tokenizer())
     by_ids = clew.look(module, "levels", inputs=IDS)
@@ -289,7 +289,7 @@ def test_a_text_is_read_by_a_tokenizer_and_its_tokens_have_names():
     assert "".join(tokens["tokens"]) == "the walls" and tokens["ids"] == run.tokenizer.encode("the walls")
 
 
-def test_a_task_without_a_run_is_looked_at_as_the_run_is():
+def test_a_task_without_a_run_is_inspected_like_its_run():
     run = small_run("gpt")
     for instrument, options in (
         ("surprisal", {}),
@@ -306,17 +306,17 @@ def test_a_task_without_a_run_is_looked_at_as_the_run_is():
 
 
 class OwnTask(ReadsText, nn.Module):
-    """What a user writes: a body, a reader, and a capability more."""
+    """A user's task: a body, a reader, and one more capability."""
 
     def __init__(self, body, reader):
         super().__init__()
         self.body, self.reader = body, reader
 
-    def judges(self, given):
-        return Judged(("long" if len(given.text) > 5 else "short",), {"long": 0.75, "short": 0.25})
+    def judges(self, inputs):
+        return Judged(("long" if len(inputs.text) > 5 else "short",), {"long": 0.75, "short": 0.25})
 
 
-def test_a_task_of_ones_own_is_read_by_every_instrument_that_reads_and_offers_what_it_has_more():
+def test_a_user_task_works_with_instruments_for_its_capabilities():
     run = small_run("gpt")
     task = OwnTask(run.task.body, run.task.vectors().reader)
     assert offered(task) == ["reads", "judges", "vectors"]
@@ -332,16 +332,16 @@ def test_a_task_of_ones_own_is_read_by_every_instrument_that_reads_and_offers_wh
         clew.look(task, "surprisal", text="the walls")
 
 
-def test_subjects_are_named_apart():
+def test_subjects_get_distinct_names():
     lstm = nn.LSTM(2, 2)
     assert subject_names([subject_of(lstm), subject_of(small_run("gpt"))]) == ["LSTM", "gpt"]
     assert subject_names([subject_of(lstm)] * 2) == ["1: LSTM", "2: LSTM"]
-    both = clew.look([nn.LSTM(8, 4, batch_first=True), nn.GRU(8, 4, batch_first=True)], "levels", inputs=vectors())
-    assert set(both.facts) == {"LSTM", "GRU"}
+    view = clew.look([nn.LSTM(8, 4, batch_first=True), nn.GRU(8, 4, batch_first=True)], "levels", inputs=vectors())
+    assert set(view.facts) == {"LSTM", "GRU"}
 
 
 class OneHot(nn.Module):
-    """Looks its vectors up in no table."""
+    """A model without an embedding table."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -357,7 +357,7 @@ class Counts(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("model", "instrument", "given", "sentence"),
+    ("model", "instrument", "options", "sentence"),
     [
         (3, "levels", {}, "expected a run, its folder or a torch module to look at, found 3"),
         ("lstm", "levels", {}, "LSTM reads tensors; give inputs= as it takes them, or text= with a tokenizer="),
@@ -516,7 +516,7 @@ class Counts(nn.Module):
         ),
     ],
 )
-def test_what_cannot_be_looked_at_is_one_sentence(model, instrument, given, sentence):
+def test_unsuitable_models_and_inputs_are_rejected_with_a_sentence(model, instrument, options, sentence):
     models = {
         "lstm": nn.LSTM(8, 4, batch_first=True),
         "encoder": encoder(),
@@ -528,17 +528,17 @@ def test_what_cannot_be_looked_at_is_one_sentence(model, instrument, given, sent
         "task": small_run("gpt").task,
     }
     with pytest.raises(UserError, match=sentence) as caught:
-        clew.look(models.get(model, model), instrument, **given)
+        clew.look(models.get(model, model), instrument, **options)
     assert "\n" not in str(caught.value)
 
 
-def test_a_subject_may_be_made_once_and_looked_at_often():
+def test_a_subject_can_be_reused():
     subject = subject_of(composed(), inputs=vectors())
     assert isinstance(subject, Subject) and subject_of(subject) is subject
     assert look(subject, "levels", {}).facts == look([subject], "levels", {}).facts
 
 
-def test_the_guides_code_and_its_sentence_are_true(capsys):
+def test_the_guides_code_and_error_message_are_correct(capsys):
     guide = (Path(__file__).parents[3] / "docs" / "guides" / "inspecting.md").read_text(encoding="utf-8")
     section = guide.partition("## Any torch module")[2].partition("\n## ")[0]
     (block,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)

@@ -21,18 +21,18 @@ def test_taps_are_listed_without_a_text_and_measured_with_one() -> None:
 
 
 def test_a_pattern_lists_modules_too() -> None:
-    found = look(small_run("gpt"), "taps", {"text": "she", "pattern": "body.layers.layers.0.layer.*"}).facts["places"]
-    shapes = {place["path"].rsplit(".", 1)[1]: place["shapes"] for place in found}
+    places = look(small_run("gpt"), "taps", {"text": "she", "pattern": "body.layers.layers.0.layer.*"}).facts["places"]
+    shapes = {place["path"].rsplit(".", 1)[1]: place["shapes"] for place in places}
     assert shapes["query"] == shapes["value"] == shapes["output"] == [[1, 3, 16]]
     assert shapes["weights"] == shapes["scores"] == [[1, 2, 3, 3]]
 
 
-def test_a_module_that_is_not_called_has_a_row_as_long_as_the_others() -> None:
+def test_rows_of_uncalled_modules_have_all_columns() -> None:
     rows = look(small_run("lstm"), "taps", {"text": "she", "pattern": "*"}).parts[0].rows
     assert {len(row) for row in rows} == {6} and any(row[2] == "not called" for row in rows)
 
 
-def test_masked_scores_leave_the_least_value_finite() -> None:
+def test_masked_scores_are_excluded_from_the_minimum() -> None:
     rows = {row[0]: row for row in look(small_run("gpt"), "taps", {"text": "she", "pattern": "*.scores"}).parts[0].rows}
     assert all(abs(row[3]) < 100 for row in rows.values())
 

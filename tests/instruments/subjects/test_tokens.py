@@ -7,7 +7,7 @@ from tests.instruments.small_runs import small_run
 
 
 @pytest.mark.parametrize("name", ["lstm", "words", "subwords", "bert", "elmo", "classifier", "tagger"])
-def test_spans_are_the_characters_of_each_token_and_what_stands_around_has_none(name):
+def test_spans_are_the_characters_of_tokens_and_special_tokens_have_none(name):
     text = "The walls  were tall."
     reading = read(small_run(name), text)
     spans = [span for span in reading.spans if span is not None]
@@ -19,12 +19,12 @@ def test_spans_are_the_characters_of_each_token_and_what_stands_around_has_none(
     assert outside == {"bert": ["[CLS]", "[SEP]"], "words": ["<eos>"] * 2, "elmo": ["<eos>"] * 2}.get(name, [])
 
 
-def test_tokens_that_the_model_does_not_know_are_counted():
+def test_unknown_tokens_are_counted():
     view = look(small_run("words"), "tokens", {"text": "the xylophone were tall"})
     assert view.facts["unknown"] == 1 and "1 unknown" in view.about
 
 
-def test_a_text_beyond_the_positions_is_cut_into_tokens_all_the_same():
+def test_a_text_longer_than_the_positions_is_still_tokenized():
     run = small_run("gpt")
     view = look(run, "tokens", {"text": "the walls " * run.task.body.max_length})
     assert len(view.facts["ids"]) == 10 * run.task.body.max_length
@@ -34,7 +34,7 @@ def test_a_text_beyond_the_positions_is_cut_into_tokens_all_the_same():
     )
 
 
-def test_a_translator_shows_what_it_reads_and_what_it_writes():
+def test_a_translator_shows_source_and_target():
     facts = look(small_run("transformer"), "tokens", {"text": "the walls", "target": "walls the"}).facts
     assert facts["written"] == ["walls", "the", "<eos>"] and facts["tokens"][:2] == ["the", "walls"]
 
@@ -45,7 +45,7 @@ def test_a_mask_is_one_token_to_a_model_that_fills_it_and_text_to_others():
     assert "[MASK]" not in read(small_run("classifier"), "the [MASK] were tall").tokens
 
 
-def test_characters_have_a_column_only_where_they_are_known():
+def test_the_characters_column_is_shown_only_if_they_are_known():
     read_alone, (read_by_translator, *_) = (
         [
             part
