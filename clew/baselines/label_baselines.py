@@ -47,7 +47,7 @@ def frequent_baselines(train: Train, *, exclusive: bool = True) -> Iterator[Base
     """The most frequent class alone, for examples that are not texts."""
     model = fit_most_frequent_class([example.labels for example in train()], exclusive)
     yield label_baseline(
-        "most_frequent_class", "the most frequent class has", model, exclusive, given=lambda examples: examples
+        "most_frequent_class", "the most frequent class has", model, exclusive, inputs_of=lambda examples: examples
     )
 
 
@@ -97,13 +97,17 @@ def reading(example: Labelled) -> Reading:
 
 
 def label_baseline(
-    name: str, words: str, model: Any, exclusive: bool, given: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+    name: str,
+    words: str,
+    model: Any,
+    exclusive: bool,
+    inputs_of: Callable[[Sequence[Any]], Sequence[Any]] | None = None,
 ) -> Baseline:
-    """`given` maps examples to the model's inputs; the default is their texts."""
-    given = given or (lambda examples: [reading(example) for example in examples])
+    """`inputs_of` maps examples to the model's inputs; the default is their texts."""
+    inputs_of = inputs_of or (lambda examples: [reading(example) for example in examples])
 
     def measure(examples: Sequence[Labelled]) -> Measured:
-        gold, predicted = [example.labels for example in examples], model.predict(given(examples))
+        gold, predicted = [example.labels for example in examples], model.predict(inputs_of(examples))
         if exclusive:
             share = 100 * exact_match(predicted, gold).value
             return Measured({f"baseline_{name}": share}, f"accuracy {share:.2f}")

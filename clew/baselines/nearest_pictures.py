@@ -42,7 +42,7 @@ class NearestPictures:
         """The indices of training pictures, nearest first."""
         search = Nearest(thumbnails(pictures), count)
         search.add(self.thumbnails)
-        return [[row for row, _ in rows] or [0] for rows in search.found()]
+        return [[row for row, _ in rows] or [0] for rows in search.neighbours()]
 
     def first(self, pictures: Sequence[Any]) -> list[str]:
         return [self.captions[rows[0]][0] for rows in self.nearest(pictures, 1)]

@@ -28,8 +28,8 @@ class WordOverlap:
         sentences = [match.span() for match in SENTENCE.finditer(passage)] or [(0, len(passage))]
         return max(sentences, key=lambda span: self.shared(question_words, passage[slice(*span)]))
 
-    def shared(self, asked: set[str], sentence: str) -> float:
-        return sum(self.weights.get(word, self.unseen) for word in asked & set(lowered(sentence)))
+    def shared(self, question_words: set[str], sentence: str) -> float:
+        return sum(self.weights.get(word, self.unseen) for word in question_words & set(lowered(sentence)))
 
 
 def fit_word_overlap(passages: Iterable[str]) -> WordOverlap:

@@ -251,7 +251,7 @@ def search(vectors: Any, options: argparse.Namespace) -> None:
                 )
     if not nearest.num_rows:
         raise UserError("there is no text to search; give lines with --file or on standard input")
-    for number, (query, matches) in enumerate(zip(options.search, nearest.found(), strict=True)):
+    for number, (query, matches) in enumerate(zip(options.search, nearest.neighbours(), strict=True)):
         if options.json:
             for rank, (row, cosine) in enumerate(matches, start=1):
                 fields = {"query": query, "rank": rank, "line": row + 1, "cosine": cosine}

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         for name, finding in findings.items():
             rows = [list(row) for row in finding.rows]
-            fields = {"name": name, "title": finding.title, "claim": finding.claim, "found": finding.found}
+            fields = {"name": name, "title": finding.title, "claim": finding.claim, "measured": finding.measured}
             print(json.dumps({**fields, "rows": rows, "seconds": finding.seconds}, ensure_ascii=False))
     else:
         print(page)

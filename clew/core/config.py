@@ -76,13 +76,13 @@ def part_options(part: Part) -> dict[str, Any]:
     return {} if isinstance(part, str) else {name: value for name, value in part.items() if name != "name"}
 
 
-def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *arguments: Any, **given: Any) -> Any:
+def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *arguments: Any, **defaults: Any) -> Any:
     """Build the member of a table that `part` names, with the caller's arguments and the user's options, which take
     precedence."""
     check_part(kind, part, table)
     options = part_options(part)
     try:
-        return table[part_name(part)](*arguments, **{**given, **options})
+        return table[part_name(part)](*arguments, **{**defaults, **options})
     except UserError:
         raise
     except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:

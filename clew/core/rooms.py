@@ -31,12 +31,12 @@ def attributes_of(module: ModuleType) -> tuple[Callable[[str], ModuleType], Call
 
 def modules_in(module: ModuleType) -> set[str]:
     """Modules and packages in a package's folder."""
-    found = set[str]()
+    names = set[str]()
     for place in module.__path__:
         with os.scandir(place) as entries:
             for entry in entries:
                 name = entry.name.removesuffix(".py")
                 is_package = entry.is_dir() and os.path.isfile(os.path.join(entry.path, "__init__.py"))
                 if name.isidentifier() and not name.startswith("_") and (entry.name.endswith(".py") or is_package):
-                    found.add(name)
-    return found
+                    names.add(name)
+    return names

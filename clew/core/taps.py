@@ -76,12 +76,14 @@ def stacked(steps: list[Tensor]) -> Tensor:
 
 class Loop:
     """Collects the values of a tap at each step and shows them once, joined: by default stacked on a length axis in
-    reading order. `others` has another join for some places."""
+    reading order. `other_joins` has another join for some places."""
 
-    def __init__(self, orders: tuple[Order, ...], join: Join = stacked, others: Mapping[nn.Module, Join] | None = None):
+    def __init__(
+        self, orders: tuple[Order, ...], join: Join = stacked, other_joins: Mapping[nn.Module, Join] | None = None
+    ):
         self.orders = orders
         self.join = join
-        self.others = others or {}
+        self.other_joins = other_joins or {}
         self.steps: dict[nn.Module, list[Tensor]] = {}
 
     def passed(self, place: nn.Module, x: Tensor, watch: Watch) -> Tensor:
@@ -93,7 +95,7 @@ class Loop:
     def show(self) -> None:
         watches = _watches.get() or {}
         for place, steps in self.steps.items():
-            watches[place].seen(reorder(self.others.get(place, self.join)(steps), self.orders))
+            watches[place].seen(reorder(self.other_joins.get(place, self.join)(steps), self.orders))
 
 
 def reorder(x: Tensor, orders: Sequence[Order], axes: tuple[int, ...] = (1,)) -> Tensor:
@@ -124,14 +126,14 @@ def watched(watches: Watches) -> Iterator[None]:
 
 
 @contextmanager
-def steps_of_a_loop(join: Join = stacked, others: Mapping[nn.Module, Join] | None = None) -> Iterator[None]:
+def steps_of_a_loop(join: Join = stacked, other_joins: Mapping[nn.Module, Join] | None = None) -> Iterator[None]:
     """Use around a loop over time: taps inside are called at every step, observers once per loop, with all steps joined
-    by `join`, or by the join in `others` for some places."""
+    by `join`, or by the join in `other_joins` for some places."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
     outer = _loop.get()
-    loop = Loop(outer.orders if outer is not None else (), join, others)
+    loop = Loop(outer.orders if outer is not None else (), join, other_joins)
     token = _loop.set(loop)
     try:
         yield

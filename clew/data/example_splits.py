@@ -46,20 +46,20 @@ def split_examples(
     """
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
-    given = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
+    own_parts = {name: part for name, part in (("valid", valid), ("test", test)) if part is not None}
     numbers = assign_parts(
         map(key_of if key is None else key, train),
         None if stratify is None else map(stratify, train),
         seed=seed,
-        valid_fraction=0.0 if "valid" in given else valid_fraction,
-        test_fraction=0.0 if "test" in given else test_fraction,
+        valid_fraction=0.0 if "valid" in own_parts else valid_fraction,
+        test_fraction=0.0 if "test" in own_parts else test_fraction,
     )
     cut: dict[str, Sequence[E]] = {}
     for number, name in enumerate(PARTS):
         members = np.flatnonzero(numbers == number)
-        if name not in given and (len(members) or name == "train"):
+        if name not in own_parts and (len(members) or name == "train"):
             cut[name] = train if len(members) == len(train) else examples_at(train, members)
-    return {name: part for name in PARTS for part in [given.get(name, cut.get(name))] if part is not None}
+    return {name: part for name in PARTS for part in [own_parts.get(name, cut.get(name))] if part is not None}
 
 
 def assign_parts(
@@ -114,10 +114,10 @@ def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, 
         for later, (name, fraction) in zip(reversed(range(len(wanted))), wanted.items(), strict=True):
             share = size * fraction + carried[name]
             spare = len(free) - keep - (0 if stratified else later)
-            taken = min(max(num_groups(counts[free], share), 0 if stratified else 1), max(spare, 0))
-            parts[free[:taken]] = PARTS.index(name)
-            carried[name] = float(np.clip(share - counts[free[:taken]].sum(), -1, 1))
-            free = free[taken:]
+            num_taken = min(max(num_groups(counts[free], share), 0 if stratified else 1), max(spare, 0))
+            parts[free[:num_taken]] = PARTS.index(name)
+            carried[name] = float(np.clip(share - counts[free[:num_taken]].sum(), -1, 1))
+            free = free[num_taken:]
     return parts
 
 

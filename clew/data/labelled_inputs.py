@@ -28,7 +28,7 @@ class InputFiles(NamedTuple):
     """Return the input for a file."""
     find: Callable[[str, Path], Any]
     """Return the input for a path in a table, relative to a folder; raise `Faulty` if there is none."""
-    given: Callable[[Any], Any]
+    from_value: Callable[[Any], Any]
     """Return the input for a value from Python."""
     path: Callable[[Any], str]
     """Return the path of an input for a data file; refuse an input that is in no file."""
@@ -56,7 +56,7 @@ def read_labelled_inputs(
 
         def from_python(values: Mapping[str, Any], place: str) -> LabelledInput:
             value = values["input"] if "input" in values else values[files.name]
-            return LabelledInput(files.given(value), as_labels(values["label"], label_separator), place)
+            return LabelledInput(files.from_value(value), as_labels(values["label"], label_separator), place)
 
         return build_examples(rows, from_python, data, notes)
     path = expand_home(data)

@@ -91,8 +91,8 @@ def open_text(path: Path) -> TextIO:
 
 def known_encoding(path: Path, head: bytes) -> str | None:
     """The encoding that was given, or that the first bytes show."""
-    if (given := given_encoding(path)) is not None:
-        return check_encoding(given)
+    if (encoding := given_encoding(path)) is not None:
+        return check_encoding(encoding)
     detected = detect_encoding(head)
     return None if detected is None else detected.encoding
 
@@ -158,9 +158,10 @@ def near(path: Path) -> str:
 
 def not_text(path: Path) -> UserError:
     """The error for a file that its encoding cannot decode: the first bad byte, and how to convert the file."""
-    if (given := given_encoding(path)) is not None:
+    if (encoding := given_encoding(path)) is not None:
         return UserError(
-            f"{path}: this is not {given}, as data.encoding says; leave that out to have the encoding guessed, or try"
+            f"{path}: this is not {encoding}, as data.encoding says; leave that out to have the encoding guessed, or"
+            " try"
             f" {', '.join(TRIED)}"
         )
     offset, number, start = 0, 1, b""

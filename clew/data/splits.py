@@ -76,12 +76,12 @@ def split_text(
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
     whole = as_source(train, field)
-    given = {name: as_source(part, field) for name, part in (("valid", valid), ("test", test)) if part is not None}
+    own_parts = {name: as_source(part, field) for name, part in (("valid", valid), ("test", test)) if part is not None}
     fractions = {
-        "valid": 0.0 if "valid" in given else valid_fraction,
-        "test": 0.0 if "test" in given else test_fraction,
+        "valid": 0.0 if "valid" in own_parts else valid_fraction,
+        "test": 0.0 if "test" in own_parts else test_fraction,
     }
-    return {**cut_parts(whole, fractions, cache), **given}
+    return {**cut_parts(whole, fractions, cache), **own_parts}
 
 
 def cut_parts(whole: TextSource, fractions: dict[str, float], cache: Path | None = None) -> dict[str, TextSource]:

@@ -215,14 +215,14 @@ def find_labels(description: Description, text: Columns) -> list[ColumnDescripti
     """The columns that could be the label, the likeliest first: the one with the name of a label, then those of few
     values, or in a short file of values that repeat. Among these, words come before numbers, columns that are never
     empty before others, and the last before the first."""
-    others = [column for column in description.columns if column not in text]
-    several = [column for column in others if column.num_different > 1]
+    other_columns = [column for column in description.columns if column not in text]
+    several = [column for column in other_columns if column.num_different > 1]
     few = [column for column in several if column.labels is not None or column.is_score]
     if not few and description.num_records < SHORT:
         few = [column for column in several if column.num_different < description.num_records and column.words.max <= 3]
     few.reverse()
     few.sort(key=lambda column: (is_of_numbers(description.examples, column.name), column.num_empty > 0))
-    named = column_named(others, LABELS)
+    named = column_named(other_columns, LABELS)
     return few if named is None else [named, *(column for column in few if column is not named)]
 
 

@@ -42,7 +42,7 @@ class WordVectors:
     found: np.ndarray  # (words,)
     num_lowercased: int  # of the words found, how many only in lower case
     num_in_file: int
-    num_told: int | None = None  # the number of vectors in the first line, if it has one
+    num_declared: int | None = None  # the number of vectors in the first line, if it has one
 
     @property
     def dim(self) -> int:
@@ -50,11 +50,12 @@ class WordVectors:
 
     def describe(self) -> str:
         """Return a summary in one line."""
-        found, asked = int(self.found.sum()), len(self.found)
+        num_found, num_words = int(self.found.sum()), len(self.found)
         lowercased = f" ({self.num_lowercased:,} in lower case)" if self.num_lowercased else ""
-        fewer = self.num_told is not None and self.num_in_file < self.num_told
-        missing = f"; the file's first line says {self.num_told:,}, so its end is missing" if fewer else ""
-        return f"{found:,} of {asked:,} words{lowercased} among {self.num_in_file:,} vectors of {self.dim}{missing}"
+        fewer = self.num_declared is not None and self.num_in_file < self.num_declared
+        missing = f"; the file's first line says {self.num_declared:,}, so its end is missing" if fewer else ""
+        counts = f"{num_found:,} of {num_words:,} words{lowercased}"
+        return f"{counts} among {self.num_in_file:,} vectors of {self.dim}{missing}"
 
 
 def read_vectors(

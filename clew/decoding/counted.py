@@ -105,9 +105,9 @@ class Counted(int):
 def spoils(name: str) -> Callable[..., Any]:
     method = getattr(int, name)
 
-    def compute(self: Counted, *others: Any) -> Any:
+    def compute(self: Counted, *operands: Any) -> Any:
         self.horizon.spoil(f"a number that grows from step to step goes into {name}")
-        return method(int.__pos__(self), *others)
+        return method(int.__pos__(self), *operands)
 
     return compute
 

@@ -58,7 +58,7 @@ class Draft(Protocol):
 
 class Settled(NamedTuple):
     inner: State
-    held: Tensor  # (rows,) how many of the next tokens have already been read, as guesses
+    num_read: Tensor  # (rows,) how many of the next tokens have already been read, as guesses
 
 
 class Guessing(NamedTuple):
@@ -87,7 +87,7 @@ class DraftStepper:
         self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: Settled
     ) -> tuple[Proposal, Guessing]:
         log_probs, inner = read_to_end(
-            self.stepper, *_without_first(tokens, mask, state.held.to(tokens.device)), state.inner
+            self.stepper, *_without_first(tokens, mask, state.num_read.to(tokens.device)), state.inner
         )
         place = mark(inner)
         guesses: list[Tensor] = []

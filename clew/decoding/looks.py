@@ -39,11 +39,11 @@ class Look:
 
 def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
     """Yield each item after the next one has been requested from `items`."""
-    held: list[Item] = []
+    pending: list[Item] = []
     for item in items:
-        yield from held
-        held = [item]
-    yield from held
+        yield from pending
+        pending = [item]
+    yield from pending
 
 
 @contextmanager

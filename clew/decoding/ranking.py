@@ -58,13 +58,13 @@ class Ranking:
         several models is averaged."""
         if not self.coverage_penalty:
             return 0.0
-        held = list(coverages(state))
-        if not held:
+        layers = list(coverages(state))
+        if not layers:
             raise UserError(
                 f"coverage_penalty ({self.coverage_penalty}) needs a model that attends to a source while it writes,"
                 " which this one does not; set it to 0"
             )
-        weights = torch.stack([coverage.weights for coverage in held]).mean(0)
+        weights = torch.stack([coverage.weights for coverage in layers]).mean(0)
         return self.coverage_penalty * weights.clamp(LEAST, 1.0).log().sum(1)
 
 

@@ -15,13 +15,13 @@ ALIGNMENT = 64
 
 
 class Slab:
-    """A block of memory, and the number of tensors that are held in it."""
+    """A block of memory, and the number of places in use in it."""
 
     def __init__(self, size: int, device: torch.device):
         with torch.inference_mode(False):
             self.memory = torch.empty(size, dtype=torch.uint8, device=device)
         self.used = 0
-        self.held = 0
+        self.num_places = 0
 
 
 class Part(NamedTuple):
@@ -67,7 +67,7 @@ class Slabs:
         slab = self._slab_for(size, tensors[0].device if tensors else torch.device("cpu"))
         place = Place(slab, slab.used, parts)
         slab.used += size
-        slab.held += 1
+        slab.num_places += 1
         with torch.no_grad():
             for copy, tensor in zip(place.tensors, tensors, strict=True):
                 copy.copy_(tensor)
@@ -86,8 +86,8 @@ class Slabs:
     def drop(self, place: Place) -> None:
         """Hold the tensors of a place no longer."""
         slab = place.slab
-        slab.held -= 1
-        if slab.held == 0:
+        slab.num_places -= 1
+        if slab.num_places == 0:
             slab.used = 0
             if self.open.get(slab.memory.device) is not slab:
                 self.bytes -= slab.memory.nbytes
@@ -97,7 +97,7 @@ class Slabs:
             return self._new_slab(size, device)
         slab = self.open.get(device)
         if slab is None or slab.used + size > self.size:
-            if slab is not None and slab.held == 0:
+            if slab is not None and slab.num_places == 0:
                 self.bytes -= slab.memory.nbytes
             slab = self.open[device] = self._new_slab(self.size, device)
         return slab

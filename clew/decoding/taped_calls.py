@@ -30,16 +30,16 @@ class TapedCalls:
     def __init__(self, stepper: Stepper):
         self.stepper = stepper
         self.signature: Hashable = signature_of(stepper)
-        self.held: dict[Hashable, ExitStack] = {}
+        self.stacks: dict[Hashable, ExitStack] = {}
         self.tapes: dict[Hashable, Taped] = {}
-        weakref.finalize(self, release_all, self.held)
+        weakref.finalize(self, release_all, self.stacks)
 
     @property
     def vocabulary(self) -> int:
         return self.stepper.vocabulary
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        release_all(self.held)  # a new text: the model may have changed since the last one
+        release_all(self.stacks)  # a new text: the model may have changed since the last one
         self.tapes.clear()
         return self.stepper.initial_state(rows, capacity)
 
@@ -59,8 +59,8 @@ class TapedCalls:
             return self.run(tape, fed)
         stack = ExitStack()
         repeated = stack.enter_context(repeating(advance, state, steps=1, fed=True, apart=True, signature=signature))
-        if isinstance(repeated, Taped) and len(self.held) < MOST_HELD:
-            self.held[key], self.tapes[key] = stack, repeated
+        if isinstance(repeated, Taped) and len(self.stacks) < MOST_HELD:
+            self.stacks[key], self.tapes[key] = stack, repeated
             return self.run(repeated, fed)
         with stack:
             return self.run(repeated, fed)
@@ -83,6 +83,6 @@ def read_chunk(stepper: Stepper, length: int, state: State, fed: Tensor | None) 
     return state, (log_probs,)
 
 
-def release_all(held: dict[Hashable, ExitStack]) -> None:
-    while held:
-        held.popitem()[1].close()
+def release_all(stacks: dict[Hashable, ExitStack]) -> None:
+    while stacks:
+        stacks.popitem()[1].close()

@@ -29,7 +29,7 @@ class SearchTree(NamedTuple):
     """All hypotheses as branches, the root first, and the results of the search, best first."""
 
     nodes: list[Branch]
-    found: list[Hypothesis]
+    hypotheses: list[Hypothesis]
 
 
 def search_tree(

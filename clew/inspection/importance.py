@@ -23,14 +23,14 @@ class Masks:
     of them."""
 
     def __init__(self) -> None:
-        self.made: list[Tensor] = []
+        self.factors: list[Tensor] = []
 
     def __call__(self, weights: Tensor) -> Tensor:
         """Multiply weights (rows, heads, query, key); the steps of a loop over time share their factors."""
         shape = (*weights.shape[:2], 1, 1)
-        if not self.made or self.made[-1].shape != shape:
-            self.made.append(weights.new_ones(shape).requires_grad_())
-        return weights * self.made[-1]
+        if not self.factors or self.factors[-1].shape != shape:
+            self.factors.append(weights.new_ones(shape).requires_grad_())
+        return weights * self.factors[-1]
 
 
 def head_importance(run: Any, batches: Iterable[Any]) -> dict[str, float]:
@@ -53,7 +53,7 @@ def head_importance(run: Any, batches: Iterable[Any]) -> dict[str, float]:
             with intervene(task, {layer.weights: masks[layer.name] for layer in layers}), torch.enable_grad():
                 terms, _ = task(to_device(batch, device), None)
                 loss = torch.stack([term.weight * term.sum for term in terms.values()]).sum()
-            used = {name: mask.made for name, mask in masks.items() if mask.made and mask.made[0].shape[1]}
+            used = {name: mask.factors for name, mask in masks.items() if mask.factors and mask.factors[0].shape[1]}
             flat = [mask for factors in used.values() for mask in factors]
             gradients = iter(torch.autograd.grad(loss, flat, allow_unused=True)) if flat else iter(())
             for name, factors in used.items():

@@ -107,11 +107,11 @@ def with_hubs(space: Space) -> Space:
     return space._replace(hubs=mean_of_nearest(space.target, space.source, NEIGHBOURS))
 
 
-def mean_of_nearest(rows: Array, others: Array, k: int) -> Array:
-    """Return r(x): the mean cosine of each row with its k nearest among `others`."""
+def mean_of_nearest(rows: Array, candidates: Array, k: int) -> Array:
+    """Return r(x): the mean cosine of each row with its k nearest among `candidates`."""
     means = np.zeros(len(rows), dtype=np.float32)
-    for part in blocks(len(rows), len(others)):
-        means[part] = top_mean(rows[part] @ others.T, k)
+    for part in blocks(len(rows), len(candidates)):
+        means[part] = top_mean(rows[part] @ candidates.T, k)
     return means
 
 
@@ -132,8 +132,8 @@ def mutual_nearest(space: Space, most: int) -> Array:
     few = with_hubs(few) if space.hubs is not None else few
     there = few.nearest(np.arange(len(few.source)), 1)[0][:, 0]
     back = few.swapped().nearest(np.arange(len(few.target)), 1)[0][:, 0]
-    kept = np.flatnonzero(back[there] == np.arange(len(there)))
-    return np.stack([kept, there[kept]], 1)
+    mutual = np.flatnonzero(back[there] == np.arange(len(there)))
+    return np.stack([mutual, there[mutual]], 1)
 
 
 def align_spaces(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:
@@ -226,8 +226,8 @@ def cross_validate(
         left, right = PREPARATIONS[name](x), PREPARATIONS[name](y)
         for num in rounds:
             scores = []
-            for kept, held in folds(pairs, num_folds):
-                space = space_of(left, right, align_spaces(left, right, kept, rounds=num, most=most), csls=False)
-                scores.append(precision_at(space, translations(held), ks=(1,)).at[1])
+            for train_pairs, held_out in folds(pairs, num_folds):
+                space = space_of(left, right, align_spaces(left, right, train_pairs, rounds=num, most=most), csls=False)
+                scores.append(precision_at(space, translations(held_out), ks=(1,)).at[1])
             choices.append(Choice(name, num, float(np.mean(scores))))
     return sorted(choices, key=lambda choice: -choice.precision)

@@ -26,7 +26,7 @@ class Tally:
     def __init__(self, units: int, booleans: int, numbers: int, device: torch.device | str = "cpu"):
         self.count = 0
         self.all = torch.zeros(units, BINS, dtype=torch.long, device=device)
-        self.held = torch.zeros(booleans, units, BINS, dtype=torch.long, device=device)
+        self.histogram = torch.zeros(booleans, units, BINS, dtype=torch.long, device=device)
         self.x, self.xx = (torch.zeros(units, dtype=torch.float64, device=device) for _ in range(2))
         self.y, self.yy = (torch.zeros(numbers, dtype=torch.float64, device=device) for _ in range(2))
         self.xy = torch.zeros(numbers, units, dtype=torch.float64, device=device)
@@ -37,8 +37,8 @@ class Tally:
         flat = bins_of(values) + BINS * torch.arange(values.shape[1], device=values.device)
         size = self.all.numel()
         self.all += torch.bincount(flat.flatten(), minlength=size).view_as(self.all)
-        for held, where in zip(self.held, booleans.unbind(1), strict=True):
-            held += torch.bincount(flat[where].flatten(), minlength=size).view_as(held)
+        for histogram, where in zip(self.histogram, booleans.unbind(1), strict=True):
+            histogram += torch.bincount(flat[where].flatten(), minlength=size).view_as(histogram)
         x, y = values.double(), numbers.double()
         self.x += x.sum(0)
         self.xx += x.square().sum(0)
@@ -66,7 +66,7 @@ class Cuts(NamedTuple):
     above: Tensor
 
 
-class Told(NamedTuple):
+class Predictiveness(NamedTuple):
     """How well each unit predicts each boolean property (properties, units), and the scores of constant answers
     (properties,)."""
 
@@ -83,11 +83,11 @@ class Told(NamedTuple):
 def fit_cuts(tally: Tally) -> Cuts:
     """Find the threshold and side with the best F1 = 2 tp / (2 tp + fp + fn)."""
     edges, sides = [], []
-    for held in tally.held:  # one property at a time: (units, BINS + 1)
+    for histogram in tally.histogram:  # one property at a time: (units, BINS + 1)
         both = []
         for above in (True, False):
-            hits, predicted = past_edges(held, above), past_edges(tally.all, above)
-            both.append(2 * hits.double() / (predicted + held.sum(-1, keepdim=True)).clamp(min=1))
+            hits, predicted = past_edges(histogram, above), past_edges(tally.all, above)
+            both.append(2 * hits.double() / (predicted + histogram.sum(-1, keepdim=True)).clamp(min=1))
         best = torch.stack(both).max(-1)  # (sides, units)
         side = best.values.argmax(0)
         edges.append(best.indices.gather(0, side[None])[0])
@@ -102,22 +102,22 @@ def past_edges(counts: Tensor, above: bool) -> Tensor:
     return below[:, -1:] - below if above else below
 
 
-def judge_cuts(cuts: Cuts, tally: Tally) -> Told:
+def judge_cuts(cuts: Cuts, tally: Tally) -> Predictiveness:
     f1, accuracy = [], []
-    yes = tally.held[:, 0].sum(-1) if len(tally.held) else tally.all.new_zeros(0)
-    for held, edges, above in zip(tally.held, cuts.edges, cuts.above, strict=True):
+    yes = tally.histogram[:, 0].sum(-1) if len(tally.histogram) else tally.all.new_zeros(0)
+    for histogram, edges, above in zip(tally.histogram, cuts.edges, cuts.above, strict=True):
 
         def chosen(counts: Tensor, edges: Tensor = edges, above: Tensor = above) -> Tensor:
             up, down = (past_edges(counts, side).gather(-1, edges[:, None])[:, 0] for side in (True, False))
             return torch.where(above, up, down).double()
 
-        hits, predicted = chosen(held), chosen(tally.all)
-        wanted = held.sum(-1).double()
+        hits, predicted = chosen(histogram), chosen(tally.all)
+        wanted = histogram.sum(-1).double()
         f1.append(2 * hits / (predicted + wanted).clamp(min=1))
         accuracy.append((tally.count - predicted - wanted + 2 * hits) / tally.count)
     share = yes.double() / tally.count
     nothing = torch.zeros(0, tally.all.shape[0], dtype=torch.float64, device=tally.all.device)
-    return Told(
+    return Predictiveness(
         torch.stack(f1) if f1 else nothing,
         torch.stack(accuracy) if accuracy else nothing,
         2 * share / (1 + share),

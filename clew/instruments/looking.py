@@ -37,10 +37,10 @@ def look(
     A foreign module reads `inputs`, in the form that it takes, or a text with a `tokenizer`.
     """
     instrument = find_instrument(name)
-    subjects_given = list(models) if isinstance(models, Sequence) else [models]
-    if not subjects_given:
+    model_list = list(models) if isinstance(models, Sequence) else [models]
+    if not model_list:
         raise UserError(f"there is no run to look at; pass at least one to {named(name)}")
-    subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in subjects_given]
+    subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in model_list]
     for subject in subjects:
         check_instrument(subject, name)
     parsed = read_options(name, options)

@@ -49,7 +49,7 @@ def look_at_beam(subjects: Sequence[Subject], options: BeamOptions) -> View:
         )
     rows = [
         (rank, writer.text(one.tokens), round(one.log_prob, 4), round(one.score, 4))
-        for rank, one in enumerate(tree.found, start=1)
+        for rank, one in enumerate(tree.hypotheses, start=1)
     ]
     dropped = sum(not node.kept for node in tree.nodes)
     about = (

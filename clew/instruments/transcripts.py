@@ -25,10 +25,10 @@ class TranscriptOptions(Section):
 
 def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) -> View:
     subject = subjects[0]
-    heard = subject.offers.spells(ModelInput(options.text), subject.decoding)
-    looked = heard.attention
+    transcript = subject.offers.spells(ModelInput(options.text), subject.decoding)
+    looked = transcript.attention
     weights = looked.weights.float().numpy()
-    facts = {"file": str(options.text), "text": heard.text, "log_prob": heard.log_prob, **looked.as_json()}
+    facts = {"file": str(options.text), "text": transcript.text, "log_prob": transcript.log_prob, **looked.as_json()}
     if not looked.letters:
         return View(
             "Transcript", [Note("nothing was recognised: no letter is likely anywhere")], str(options.text), facts
@@ -43,7 +43,9 @@ def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) 
         Spelled(canvas.darkness.astype(np.float64), weights, looked.letters, canvas.length, canvas.unit, canvas.name),
         Table(("letter", "most likely at", "share (%)"), rows, "Where each letter is"),
     ]
-    return View("Transcript", parts, f"{heard.text!r} for {options.text}; log p {heard.log_prob:.2f} nats", facts)
+    return View(
+        "Transcript", parts, f"{transcript.text!r} for {options.text}; log p {transcript.log_prob:.2f} nats", facts
+    )
 
 
 TRANSCRIPT = Instrument(

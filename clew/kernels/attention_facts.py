@@ -42,7 +42,7 @@ class Facts(NamedTuple):
     def is_whole(self) -> bool:
         return not (self.causal or self.documents or self.padded) and self.window is None
 
-    def held(self, bias: bool) -> int:
+    def mask_bytes(self, bias: bool) -> int:
         """Return the bytes of the mask, or of the bias that includes the mask. A mask of only padding is a mask over
         keys, shared by all queries."""
         keys_only = not (bias or self.causal or self.documents) and self.window is None

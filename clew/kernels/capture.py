@@ -28,8 +28,8 @@ def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDA
     Replaying one of them overwrites the results of another, except those that a tensor still refers to.
     """
     graph = torch.cuda.CUDAGraph()
-    held: list[Any] = []
-    token = _holding.set(held)
+    values: list[Any] = []
+    token = _holding.set(values)
     try:
         # thread_local: another thread may pin memory meanwhile.
         with own_workspaces(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
@@ -39,7 +39,7 @@ def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDA
         raise
     finally:
         _holding.reset(token)
-    graph.held = held  # type: ignore[attr-defined]  # keep them alive as long as the graph that reads them
+    graph.values = values  # type: ignore[attr-defined]  # keep them alive as long as the graph that reads them
     return graph
 
 
@@ -50,8 +50,8 @@ def held_by_graphs(function: Made) -> Made:
     @wraps(function)
     def get(*args: Any, **options: Any) -> Any:
         value = function(*args, **options)
-        if (held := _holding.get()) is not None:
-            held.append(value)
+        if (values := _holding.get()) is not None:
+            values.append(value)
         return value
 
     return get  # type: ignore[return-value]

@@ -29,7 +29,7 @@ def takes_blocks(facts: Facts, *, bias: bool) -> bool:
     if facts.tracing != "no":
         return False
     if facts.device == "cuda":
-        return facts.queries > SIZE and facts.held(bias) > HELD
+        return facts.queries > SIZE and facts.mask_bytes(bias) > HELD
     return bias and facts.queries >= LONG
 
 
@@ -43,7 +43,7 @@ def block_size(facts: Facts, *, bias: bool) -> int:
     """Return a multiple of SIZE for which the mask or bias of a block is small."""
     if facts.device != "cuda":
         return SIZE
-    fitting = HELD_BY_BLOCK * facts.queries // max(1, facts.held(bias))
+    fitting = HELD_BY_BLOCK * facts.queries // max(1, facts.mask_bytes(bias))
     return max(SIZE, min(LARGEST, fitting // SIZE * SIZE))
 
 

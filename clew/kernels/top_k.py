@@ -122,13 +122,13 @@ if triton is not None:
 
     @triton.jit
     def _best_of_parts(
-        x, parts, values, indices, most, total, x_stride, found, count,
+        x, parts, values, indices, most, total, x_stride, num_found, count,
         COUNT: tl.constexpr, K: tl.constexpr, KEPT: tl.constexpr, SUMS: tl.constexpr,
         NORMALISES: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
         wait_for_others(AHEAD)
         row = tl.program_id(0).to(tl.int64)
         at = tl.arange(0, COUNT)
-        numbers = tl.load(parts + row * found + at, mask=at < found, other=LEAST)
+        numbers = tl.load(parts + row * num_found + at, mask=at < num_found, other=LEAST)
         best = _largest(numbers, K, KEPT)
         _write(x + row * x_stride, best, values, indices, most, total, row, count, K, KEPT, SUMS, NORMALISES)

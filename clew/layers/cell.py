@@ -77,9 +77,9 @@ class Cell(nn.Module):
         others."""
         raise NotImplementedError
 
-    def kernel_state(self, found: Tree) -> State:
+    def kernel_state(self, state: Tree) -> State:
         """This cell's state from the kernel's result, a plain tuple: only the cell knows its own state's type."""
-        return found
+        return state
 
 
 class Taps(nn.Module):

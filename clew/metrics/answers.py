@@ -35,11 +35,11 @@ class AnswerScores:
         return sum(values) / max(len(values), 1)
 
 
-def score_answers(found: Sequence[str], golds: Sequence[Sequence[str]]) -> AnswerScores:
+def score_answers(answers: Sequence[str], golds: Sequence[Sequence[str]]) -> AnswerScores:
     """Scores answers, "" for no answer, against the gold answers of each question."""
-    if len(found) != len(golds):
-        raise UserError(f"there must be as many answers ({len(found)}) as questions ({len(golds)})")
-    pairs = [(answer, right_answers(gold)) for answer, gold in zip(found, golds, strict=True)]
+    if len(answers) != len(golds):
+        raise UserError(f"there must be as many answers ({len(answers)}) as questions ({len(golds)})")
+    pairs = [(answer, right_answers(gold)) for answer, gold in zip(answers, golds, strict=True)]
     return AnswerScores(
         tuple(
             float(max(normalized(answer) == normalized(gold) for gold in gold_texts)) for answer, gold_texts in pairs
@@ -58,9 +58,9 @@ def normalized(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
-def word_f1(found: str, gold: str) -> float:
+def word_f1(answer: str, gold: str) -> float:
     """2 P R / (P + R) of the words that both have, counted with multiplicity; 1 if both are empty."""
-    words, gold_words = normalized(found).split(), normalized(gold).split()
+    words, gold_words = normalized(answer).split(), normalized(gold).split()
     if not words or not gold_words:
         return float(words == gold_words)
     shared = (Counter(words) & Counter(gold_words)).total()

@@ -140,10 +140,10 @@ def binned(probabilities: Tensor, targets: Tensor, num_bins: int = BINS) -> tupl
     return confidence, (label == targets.cpu()).double(), bins
 
 
-def check_examples(given: Tensor, targets: Tensor) -> None:
-    if given.dim() != 2 or targets.shape != given.shape[:1]:
+def check_examples(scores: Tensor, targets: Tensor) -> None:
+    if scores.dim() != 2 or targets.shape != scores.shape[:1]:
         raise UserError(
-            f"targets {tuple(targets.shape)} must be (examples,) for {tuple(given.shape)} of (examples, labels)"
+            f"targets {tuple(targets.shape)} must be (examples,) for {tuple(scores.shape)} of (examples, labels)"
         )
-    if not len(given):
+    if not len(scores):
         raise UserError("calibration needs at least one example")

@@ -195,24 +195,24 @@ def repetition_statistics(written: Sequence[Words], references: Sequence[Sequenc
     return [{"repeated_trigrams": share_of(len(grams) - len(set(grams)), len(grams))} for grams in trigrams]
 
 
-def mention_statistics(counts: Sequence[int], others: int = 0) -> Statistics:
+def mention_statistics(counts: Sequence[int], num_invented: int = 0) -> Statistics:
     """The statistics of one text, from how often it mentions each thing in its picture, and how often it mentions
     things that are not there. `coverage` is the share of things that it mentions, `mentioned_once` the share that it
     mentions exactly once, and `invented` the share of its mentions that are of nothing in the picture."""
     return {
         "coverage": share_of(sum(count > 0 for count in counts), len(counts)),
         "mentioned_once": share_of(sum(count == 1 for count in counts), len(counts)),
-        "invented": share_of(others, others + sum(counts)),
+        "invented": share_of(num_invented, num_invented + sum(counts)),
     }
 
 
-def paragraph_statistics(counts: Sequence[int], others: int, is_true: bool) -> Statistics:
+def paragraph_statistics(counts: Sequence[int], num_invented: int, is_true: bool) -> Statistics:
     """Also whether a paragraph mentions every thing exactly once and nothing else (`all_once`), and whether it is
     true."""
-    once = others == 0 and all(count == 1 for count in counts)
+    once = num_invented == 0 and all(count == 1 for count in counts)
     return {
         "all_once": share_of(float(once), 1),
-        **mention_statistics(counts, others),
+        **mention_statistics(counts, num_invented),
         "true": share_of(float(is_true), 1),
     }
 

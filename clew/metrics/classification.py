@@ -278,9 +278,11 @@ def check_as_many(gold: Sequence[Any], predicted: Sequence[Any]) -> None:
         raise UserError(f"there must be as many predicted labels ({len(predicted)}) as gold ones ({len(gold)})")
 
 
-def check_same(labels: tuple[str, ...], others: tuple[str, ...]) -> None:
-    if labels != others:
-        raise UserError(f"counts of different labels cannot be added: {', '.join(labels)} and {', '.join(others)}")
+def check_same(labels: tuple[str, ...], other_labels: tuple[str, ...]) -> None:
+    if labels != other_labels:
+        raise UserError(
+            f"counts of different labels cannot be added: {', '.join(labels)} and {', '.join(other_labels)}"
+        )
 
 
 def as_rows(matrix: np.ndarray) -> tuple[tuple[int, ...], ...]:

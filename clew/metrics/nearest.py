@@ -32,7 +32,7 @@ class Nearest:
         best = np.argsort(-cosines, axis=1, kind="stable")[:, : self.top]
         self.cosines, self.rows = np.take_along_axis(cosines, best, 1), np.take_along_axis(rows, best, 1)
 
-    def found(self) -> list[list[tuple[int, float]]]:
+    def neighbours(self) -> list[list[tuple[int, float]]]:
         """(row, cosine) pairs for each query, best first."""
         pairs = zip(self.rows.tolist(), self.cosines.tolist(), strict=True)
         return [[(row, cosine) for row, cosine in zip(*pair, strict=True) if cosine > -np.inf] for pair in pairs]

@@ -44,8 +44,8 @@ class GPTConfig(ModelSection):
 def build_gpt(config: GPTConfig, source: Source) -> Body:
     dim, heads = config.dim, config.num_heads
     position, in_layers = build_positions(config.position, dim, heads, max(dim // heads, 1), config.max_length)
-    embedding = source.embedding(dim, position=position, dropout=given(config.embedding_dropout, config.dropout))
-    attention_dropout = given(config.attention_dropout, config.dropout)
+    embedding = source.embedding(dim, position=position, dropout=dropout_or(config.embedding_dropout, config.dropout))
+    attention_dropout = dropout_or(config.attention_dropout, config.dropout)
     norm = {"name": "layer", "eps": config.norm_eps, "bias": config.bias}
     layers: list[PreNorm] = []
     for _ in range(config.num_layers):
@@ -70,7 +70,7 @@ def build_gpt(config: GPTConfig, source: Source) -> Body:
     return body
 
 
-def given(dropout: float | None, otherwise: float) -> float:
+def dropout_or(dropout: float | None, otherwise: float) -> float:
     return otherwise if dropout is None else dropout
 
 

@@ -16,7 +16,7 @@ from clew.layers.positions import Rotary
 from clew.layers.sequence import Stack
 from clew.layers.wiring import PreNorm
 from clew.models.body import MOST_LAYERS, Body
-from clew.models.gpt import given, init_transformer
+from clew.models.gpt import dropout_or, init_transformer
 
 
 class LlamaConfig(ModelSection):
@@ -68,7 +68,7 @@ def build_llama(config: LlamaConfig, source: Source) -> Body:
             head_dim=config.head_dim,
             position=position,
             bias=config.attention_bias,
-            dropout=given(config.attention_dropout, config.dropout),
+            dropout=dropout_or(config.attention_dropout, config.dropout),
         )
         network = FeedForward(dim, hidden_dim=hidden_dim, activation="swiglu", bias=config.network_bias)
         layers += [

@@ -110,13 +110,13 @@ def build_mixed(config: MixedConfig, source: Source) -> Body:
     return body
 
 
-def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> SequenceLayer:
-    """A cell over time, or a mixer, of width `dim`. `given` are defaults for the options that a mixer has and `part`
-    does not set. Without `causal`, a cell becomes two of half the width that read in opposite directions."""
+def build_mixer(part: Part, dim: int, *, causal: bool = True, **defaults: Any) -> SequenceLayer:
+    """A cell over time, or a mixer, of width `dim`. `defaults` apply to options that the mixer has and `part` does not
+    set. Without `causal`, a cell becomes two of half the width that read in opposite directions."""
     if part_name(part) not in CELLS:
         options = options_of(MIXERS[part_name(part)])
-        given = {name: value for name, value in {**given, "causal": causal}.items() if name in options}
-        layer: SequenceLayer = build_part("layer", part, MIXERS, dim, **given)
+        defaults = {name: value for name, value in {**defaults, "causal": causal}.items() if name in options}
+        layer: SequenceLayer = build_part("layer", part, MIXERS, dim, **defaults)
         return layer
     if causal:
         return Recurrent(build_part("layer", part, CELLS, dim, dim))

@@ -57,12 +57,12 @@ def expand(recipe: str, assignments: Sequence[str]) -> list[Combination]:
                 f"{field} is given {times} times, once with several values; give them all in one place, separated by"
                 " commas"
             )
-    found = []
+    combinations = []
     for name, *values in product(recipes, *axes):
         chosen = [(names[field], spelt(value)) for field, value in zip(fields, values, strict=True) if field in names]
         words = ["".join((field, equals, value)) for (field, equals, _), value in zip(parts, values, strict=True)]
-        found.append(Combination(name, tuple(words), tuple(chosen)))
-    return found
+        combinations.append(Combination(name, tuple(words), tuple(chosen)))
+    return combinations
 
 
 def different(whole: str, values: list[str]) -> list[str]:

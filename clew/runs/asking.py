@@ -67,34 +67,34 @@ def own_values(config: Config, options: type[Options]) -> dict[str, Any]:
     return {name: value for name, value in own.items() if name in fields}
 
 
-def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -> Any:
-    """Return the use's options: the given values, with the run's own as defaults."""
+def read_options(use: Use[Any, Any], config: Config, requested: Mapping[str, Any]) -> Any:
+    """Return the use's options: the requested values, with the run's own as defaults."""
     fields = use.options.model_fields
-    given = {
+    requested = {
         name: value
-        for name, value in given.items()
+        for name, value in requested.items()
         if value is not None or name not in fields or takes(use.options, name, None)
     }
-    return read_section(use.options, use.options.over(own_values(config, use.options), given), spell=argument_name)
+    return read_section(use.options, use.options.over(own_values(config, use.options), requested), spell=argument_name)
 
 
-def read_rows(kind: type[Section], given: Any, name: str, first: int = 1) -> list[Any]:
+def read_rows(kind: type[Section], rows: Any, name: str, first: int = 1) -> list[Any]:
     """Read rows from plain values: each is a text, a tuple of its fields if it has several, or an object with its
     fields. `name` is the run's name, for error messages."""
-    if not isinstance(given, Iterable) or isinstance(given, (Mapping, bytes)):
-        raise UserError(f"expected a text, or a list of texts, found {shown(given)}")
-    return [read_row(kind, value, f"text {number}", name) for number, value in enumerate(given, start=first)]
+    if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, bytes)):
+        raise UserError(f"expected a text, or a list of texts, found {shown(rows)}")
+    return [read_row(kind, value, f"text {number}", name) for number, value in enumerate(rows, start=first)]
 
 
-def read_row(kind: type[Section], given: Any, place: str, name: str) -> Any:
-    if isinstance(given, kind):
-        return given
-    if isinstance(given, Mapping):
-        return read_section(kind, given, place)
+def read_row(kind: type[Section], row: Any, place: str, name: str) -> Any:
+    if isinstance(row, kind):
+        return row
+    if isinstance(row, Mapping):
+        return read_section(kind, row, place)
     fields = list(kind.model_fields)
-    values = [given] if takes(kind, fields[0], given) else given
-    if not isinstance(values, (list, tuple)) or (values is given and not all(isinstance(part, str) for part in given)):
-        raise UserError(f"{place}: expected a string, or several in a list or tuple, found {shown(given)}")
+    values = [row] if takes(kind, fields[0], row) else row
+    if not isinstance(values, (list, tuple)) or (values is row and not all(isinstance(part, str) for part in row)):
+        raise UserError(f"{place}: expected a string, or several in a list or tuple, found {shown(row)}")
     needed = [field for field, info in kind.model_fields.items() if info.is_required()]
     if not len(needed) <= len(values) <= len(fields):
         need = (
@@ -166,7 +166,7 @@ def ask_runs(
     runs: Sequence["Run"],
     verb: str,
     rows: Any,
-    given: Mapping[str, Any],
+    requested: Mapping[str, Any],
     *,
     first: int = 1,
     beside: Sequence["Run"] = (),
@@ -175,7 +175,7 @@ def ask_runs(
     The runs `beside` them help with the answer, such as a draft model."""
     check_together(runs, verb)
     use = find_use(runs[0], verb)
-    options = read_options(use, runs[0].config, given)
+    options = read_options(use, runs[0].config, requested)
     rows = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
     repeated = [row for row in rows for _ in range(getattr(options, "samples", 1))]
     numbers = range(first, first + len(repeated))

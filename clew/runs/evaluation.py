@@ -366,7 +366,7 @@ def labelled_data(data: Any, settings: Sequence[str], choices: Choices) -> Label
 
 
 def labelled_examples(file: Any, data: LabelledData, notes: Notes) -> list[Any]:
-    examples = list(LABELLED.read_files([data.given(file)], data, notes))
+    examples = list(LABELLED.read_files([data.with_encoding(file)], data, notes))
     if not examples:
         raise UserError(f"{file}: data.label_map leaves no labelled text; let it keep at least one label")
     return examples

@@ -108,12 +108,12 @@ def check_links(folder: Path) -> None:
         )
 
 
-def check_paths(folder: Path, data: Any, given: Iterable[str] = ()) -> None:
+def check_paths(folder: Path, data: Any, assignments: Iterable[str] = ()) -> None:
     """Refuse to read files that an untrusted run's section `data` names outside the run and the working directory;
-    parts that the user has `given` as settings such as data.train=FILE are not checked."""
+    parts that the user's `assignments` set, such as data.train=FILE, are not checked."""
     for part in ("train", "valid", "test"):
         paths = getattr(data, part, None)
-        if paths is None or any(setting.startswith(f"data.{part}=") for setting in given):
+        if paths is None or any(setting.startswith(f"data.{part}=") for setting in assignments):
             continue
         for path in [paths] if isinstance(paths, str) else paths:
             check_path(folder, f"data.{part}", path, "or name your own data")

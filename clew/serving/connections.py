@@ -89,13 +89,13 @@ class Connections:
     def choose_to_close(self, newest: "Connection") -> "Connection":
         """Return the connection to close in favour of the newest one, or the newest one itself."""
         largest = max(self.by_address.values(), key=len)
-        others = [each for each in largest if each is not newest]
+        older = [each for each in largest if each is not newest]
         for stage in (Stage.HEAD, Stage.IDLE, Stage.BODY):
-            candidate = next((each for each in others if each.stage is stage), None)
+            candidate = next((each for each in older if each.stage is stage), None)
             if candidate is not None:
                 return candidate
         is_fair = len(largest) <= len(self.by_address[newest.address]) + 1
-        return newest if is_fair or not others else others[-1]
+        return newest if is_fair or not older else older[-1]
 
 
 class Connection(H11Protocol):

@@ -31,19 +31,19 @@ class HeldFiles:
 
     def __init__(self, samples: Iterable[tuple[FileBytes, str]] = ()):
         self.lock = Lock()
-        self.held: OrderedDict[str, tuple[FileBytes, dict[str, Any]]] = OrderedDict()
+        self.entries: OrderedDict[str, tuple[FileBytes, dict[str, Any]]] = OrderedDict()
         self.size = 0
-        self.samples = {id: found for file, media in samples for id, found in [self.entry(file, media)]}
+        self.samples = {id: entry for file, media in samples for id, entry in [self.entry(file, media)]}
 
     def put(self, file: FileBytes, media: str) -> dict[str, Any]:
         """Add a file and describe it for the page, with its id; an unreadable file is refused."""
         id, entry = self.entry(file, media)
         with self.lock:
-            if id not in self.samples and id not in self.held:
-                self.held[id] = entry
+            if id not in self.samples and id not in self.entries:
+                self.entries[id] = entry
                 self.size += len(file.data)
-            while self.size > MOST_HELD and len(self.held) > 1:
-                self.size -= len(self.held.popitem(last=False)[1][0].data)
+            while self.size > MOST_HELD and len(self.entries) > 1:
+                self.size -= len(self.entries.popitem(last=False)[1][0].data)
         return entry[1]
 
     def entry(self, file: FileBytes, media: str) -> tuple[str, tuple[FileBytes, dict[str, Any]]]:
@@ -54,14 +54,14 @@ class HeldFiles:
         if not isinstance(id, str):
             return None
         with self.lock:
-            if id in self.held:
-                self.held.move_to_end(id)
-            return self.samples.get(id) or self.held.get(id)
+            if id in self.entries:
+                self.entries.move_to_end(id)
+            return self.samples.get(id) or self.entries.get(id)
 
     def find(self, id: str) -> tuple[FileBytes, dict[str, Any]]:
-        if (found := self.get(id)) is None:
+        if (entry := self.get(id)) is None:
             raise UserError("the server no longer has this file; choose it again")
-        return found
+        return entry
 
 
 def described_picture(file: FileBytes) -> dict[str, Any]:

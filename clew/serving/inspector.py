@@ -136,12 +136,12 @@ class Inspector:
             raise UserError(
                 f"{reading[0].folder} reads files and {other[0].folder} reads texts; look at them separately"
             )
-        if (found := self.files.get(options["text"])) is None:
+        if (entry := self.files.get(options["text"])) is None:
             look = f"use `clew look {name} {reading[0].folder} FILE`"
             raise UserError(
                 f"{reading[0].folder} reads files, and the page only uploaded ones; choose one there, or {look}"
             )
-        return {**options, "text": found[0]}
+        return {**options, "text": entry[0]}
 
     def described_instrument(self, name: str) -> dict[str, Any]:
         instrument = INSTRUMENTS[name]

@@ -68,12 +68,12 @@ def check_written_length(options: Any, longest: int) -> None:
 
 def check_view_memory(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
     """Refuse a view that would take too much memory. Runs shown together are read one after the other."""
-    given, texts = (
+    text, texts = (
         options.get("text"),
         [options[field] for field in ("text", "target", "second") if isinstance(options.get(field), str)],
     )
     for run in runs:
-        places = check_places(run, given, longest_of(name)) if isinstance(given, FileBytes) else 0
+        places = check_places(run, text, longest_of(name)) if isinstance(text, FileBytes) else 0
         need = memory(name, run, texts, places)
         if need > MOST_MEMORY:
             raise UserError(

@@ -26,15 +26,15 @@ class SentFile(Section):
     )
 
 
-def read_sent_file(given: Any, what: str) -> FileBytes:
+def read_sent_file(value: Any, what: str) -> FileBytes:
     """The file sent as `what`, such as `picture 2`. A path is refused, since a client must not choose which files are
     read here."""
-    if not isinstance(given, Mapping):
+    if not isinstance(value, Mapping):
         raise UserError(
-            f'{what}: expected {{"data": BASE64, "name": NAME}}, found {shown(given)}; send the bytes of the file, not'
+            f'{what}: expected {{"data": BASE64, "name": NAME}}, found {shown(value)}; send the bytes of the file, not'
             " a path"
         )
-    sent = read_section(SentFile, given, what)
+    sent = read_section(SentFile, value, what)
     try:
         data = b64decode("".join(sent.data.split()), validate=True)
     except ValueError:  # also raised for non-ASCII characters

@@ -206,10 +206,10 @@ class Worker:
 
     def _replace_lanes(self) -> None:
         """Replace dead lanes. A job that a dead lane had started fails, and its waiter gets the error."""
-        gone = [lane for lane in self.lanes if not lane.is_alive()]
-        self.lanes = [lane for lane in self.lanes if lane not in gone]
+        dead = [lane for lane in self.lanes if not lane.is_alive()]
+        self.lanes = [lane for lane in self.lanes if lane not in dead]
         for job in self._begun():
-            if job.lane in gone:
+            if job.lane in dead:
                 job.end(Failed("the thread that did this ended"))
                 self._forget(job)
         if len(self.lanes) <= len(self._begun()) and len(self.lanes) < LANES:

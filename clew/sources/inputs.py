@@ -27,7 +27,7 @@ from clew.text.kept import Kept
 class Input(NamedTuple):
     """The origin of an input (a path, a member of an archive, an array), and its number of places in a batch."""
 
-    given: Any
+    example: Any
     length: int
 
 
@@ -61,15 +61,15 @@ class InputReader(Kept):
         """The source from which a body is built."""
         raise NotImplementedError
 
-    def measured(self, given: Any) -> Input:
+    def measured(self, example: Any) -> Input:
         """An input with its length, read from its header alone. Refuses inputs that cannot be read, by name."""
         raise NotImplementedError
 
-    def fitted(self, given: Any) -> Self:
+    def fitted(self, example: Any) -> Self:
         """The reader, with options taken from the first training input."""
         return self
 
-    def read(self, given: Any) -> Tensor:
+    def read(self, example: Any) -> Tensor:
         """Decodes one input."""
         raise NotImplementedError
 
@@ -81,15 +81,15 @@ class InputReader(Kept):
         """Sample files, for a first try."""
         return sample_scenes()
 
-    def places(self, given: Any, length: int) -> list[str]:
+    def places(self, example: Any, length: int) -> list[str]:
         """A name for each place."""
         return [f"{self.unit} {number}" for number in range(1, length + 1)]
 
-    def layout(self, given: Any, length: int) -> Layout:
+    def layout(self, example: Any, length: int) -> Layout:
         """The names of the places, and their arrangement."""
-        return Layout(tuple(self.places(given, length)), self.unit, axis=self.unit, at=tuple(range(1, length + 1)))
+        return Layout(tuple(self.places(example, length)), self.unit, axis=self.unit, at=tuple(range(1, length + 1)))
 
-    def canvas(self, given: Any) -> Canvas:
+    def canvas(self, example: Any) -> Canvas:
         """An input as an image, for drawing maps over it."""
         raise NotImplementedError
 
@@ -99,8 +99,8 @@ class InputReader(Kept):
         return self.source().width
 
     def collate(self, inputs: Sequence[Input], decoded: "Decoded | None" = None) -> tuple[Any, Tensor | None]:
-        read = self.read if decoded is None else lambda given: decoded.get(given, self.read)
-        return self.collated([read(each.given) for each in inputs])
+        read = self.read if decoded is None else lambda example: decoded.get(example, self.read)
+        return self.collated([read(each.example) for each in inputs])
 
     @cached_property
     def hash(self) -> str:
@@ -122,16 +122,16 @@ class Decoded:
         self.size = 0
         self.kept: OrderedDict[Any, Tensor] = OrderedDict()
 
-    def get(self, given: Any, read: Callable[[Any], Tensor]) -> Tensor:
+    def get(self, example: Any, read: Callable[[Any], Tensor]) -> Tensor:
         try:
-            cached = self.kept.get(given)
+            cached = self.kept.get(example)
         except TypeError:  # arrays have no hash; they need no decoding
-            return read(given)
+            return read(example)
         if cached is not None:
-            self.kept.move_to_end(given)
+            self.kept.move_to_end(example)
             return cached
-        decoded = read(given)
-        self.kept[given] = decoded
+        decoded = read(example)
+        self.kept[example] = decoded
         self.size += decoded.nbytes
         while self.size > self.capacity and len(self.kept) > 1:
             self.size -= self.kept.popitem(last=False)[1].nbytes

@@ -38,36 +38,36 @@ class ColumnsReader(InputReader):
     def source(self) -> Frames:
         return self.frames
 
-    def measured(self, given: Any) -> Input:
-        height, width = picture_size(given)
-        return Input(given, self.frames.num_positions(self.scaled(height, width)))
+    def measured(self, example: Any) -> Input:
+        height, width = picture_size(example)
+        return Input(example, self.frames.num_positions(self.scaled(height, width)))
 
     def scaled(self, height: int, width: int) -> int:
         """The width of a line after resizing."""
         return max(round(width * self.height / height), 1)
 
-    def ink(self, given: Any) -> Tensor:
+    def ink(self, example: Any) -> Tensor:
         """The darkness of each pixel (height, width), from 0 to 1."""
-        pixels = read_picture(given, mode="grey")
+        pixels = read_picture(example, mode="grey")
         shape = (self.height, self.scaled(*pixels.shape[:2]))
-        pixels = pixels if pixels.shape[:2] == shape else read_picture(given, shape=shape, mode="grey")
+        pixels = pixels if pixels.shape[:2] == shape else read_picture(example, shape=shape, mode="grey")
         return 1 - pixels[..., 0].float() / 255
 
-    def read(self, given: Any) -> Tensor:
-        return self.frames.read(self.ink(given).mT)
+    def read(self, example: Any) -> Tensor:
+        return self.frames.read(self.ink(example).mT)
 
     def collated(self, examples: Any) -> Any:
         return self.frames.collate_read(examples)
 
-    def places(self, given: Any, length: int) -> list[str]:
+    def places(self, example: Any, length: int) -> list[str]:
         return [f"column {number * self.stack + 1}" for number in range(length)]
 
     def samples(self) -> tuple[FileBytes, ...]:
         return sample_lines()
 
-    def canvas(self, given: Any) -> Canvas:
+    def canvas(self, example: Any) -> Canvas:
         """The resized line."""
-        ink = self.ink(given)
+        ink = self.ink(example)
         places = self.frames.num_positions(ink.shape[1])
         return Canvas(
             ((1 - ink) * 255).round().to(torch.uint8)[..., None].expand(-1, -1, 3).numpy(),

@@ -74,23 +74,23 @@ class PictureReader(InputReader):
         """The height and width of a place, in pixels."""
         return -(-self.side // self.grid[0]), -(-self.side // self.grid[1])
 
-    def measured(self, given: Any) -> Input:
-        if has_header(given):
-            picture_size(given)  # refuses files that are no pictures before training begins
-        return Input(given, self.grid[0] * self.grid[1])
+    def measured(self, example: Any) -> Input:
+        if has_header(example):
+            picture_size(example)  # refuses files that are no pictures before training begins
+        return Input(example, self.grid[0] * self.grid[1])
 
-    def read(self, given: Any) -> Tensor:
-        return read_picture(given, shape=(self.side, self.side), mode="grey" if self.grey else "rgb")
+    def read(self, example: Any) -> Tensor:
+        return read_picture(example, shape=(self.side, self.side), mode="grey" if self.grey else "rgb")
 
-    def places(self, given: Any, length: int) -> list[str]:
+    def places(self, example: Any, length: int) -> list[str]:
         return [f"row {place // self.grid[1] + 1}, column {place % self.grid[1] + 1}" for place in range(length)]
 
-    def layout(self, given: Any, length: int) -> Layout:
-        return Layout(tuple(self.places(given, length)), self.unit, self.grid)
+    def layout(self, example: Any, length: int) -> Layout:
+        return Layout(tuple(self.places(example, length)), self.unit, self.grid)
 
-    def canvas(self, given: Any) -> Canvas:
+    def canvas(self, example: Any) -> Canvas:
         """The resized picture."""
-        pixels = self.read(given)
+        pixels = self.read(example)
         return Canvas(
             pixels.expand(-1, -1, 3).numpy(),
             spread=lambda entries: entries.sum(-1),
@@ -174,11 +174,11 @@ class RowsReader(PictureReader):
     def pictures(self) -> Rows:
         return Rows(**self.shared, columns=self.side)
 
-    def places(self, given: Any, length: int) -> list[str]:
+    def places(self, example: Any, length: int) -> list[str]:
         return [f"row {place + 1}" for place in range(length)]
 
-    def layout(self, given: Any, length: int) -> Layout:
-        return InputReader.layout(self, given, length)
+    def layout(self, example: Any, length: int) -> Layout:
+        return InputReader.layout(self, example, length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,25 +201,25 @@ class CellsReader(InputReader):
     def pictures(self) -> Patches:
         return Patches(channels=1 if self.grey else 3, size=self.size)
 
-    def pixel_size(self, given: Any) -> tuple[int, int]:
+    def pixel_size(self, example: Any) -> tuple[int, int]:
         """The height and width of a picture."""
-        return picture_size(given)
+        return picture_size(example)
 
-    def grid(self, given: Any) -> tuple[int, int]:
+    def grid(self, example: Any) -> tuple[int, int]:
         """The number of rows and columns of cells."""
-        height, width = self.pixel_size(given)
+        height, width = self.pixel_size(example)
         return -(-height // self.size), -(-width // self.size)
 
-    def measured(self, given: Any) -> Input:
-        rows, columns = self.grid(given)
-        return Input(given, rows * columns)
+    def measured(self, example: Any) -> Input:
+        rows, columns = self.grid(example)
+        return Input(example, rows * columns)
 
-    def read(self, given: Any) -> Tensor:
-        return read_picture(given, mode="grey" if self.grey else "rgb")
+    def read(self, example: Any) -> Tensor:
+        return read_picture(example, mode="grey" if self.grey else "rgb")
 
-    def places(self, given: Any, length: int) -> list[str]:
-        columns = self.grid(given)[1]
+    def places(self, example: Any, length: int) -> list[str]:
+        columns = self.grid(example)[1]
         return [f"row {place // columns + 1}, column {place % columns + 1}" for place in range(length)]
 
-    def layout(self, given: Any, length: int) -> Layout:
-        return Layout(tuple(self.places(given, length)), self.unit, self.grid(given))
+    def layout(self, example: Any, length: int) -> Layout:
+        return Layout(tuple(self.places(example, length)), self.unit, self.grid(example))

@@ -38,19 +38,19 @@ class RegionsReader(InputReader):
     def source(self) -> Vectors:
         return self.vectors
 
-    def measured(self, given: Any) -> Input:
-        return Input(given, len(boxes_of(given)))
+    def measured(self, example: Any) -> Input:
+        return Input(example, len(boxes_of(example)))
 
-    def read(self, given: Any) -> Tensor:
+    def read(self, example: Any) -> Tensor:
         pixels = read_picture(
-            given.picture if isinstance(given, Regions) else given, mode="grey" if self.grey else "rgb"
+            example.picture if isinstance(example, Regions) else example, mode="grey" if self.grey else "rgb"
         )
         height, width = pixels.shape[:2]
         rows = []
-        for left, top, right, bottom in boxes_of(given):
+        for left, top, right, bottom in boxes_of(example):
             if right > width or bottom > height:
                 raise UserError(
-                    f"{given.key}: the box {[left, top, right, bottom]} leaves the picture, which is {width} pixels"
+                    f"{example.key}: the box {[left, top, right, bottom]} leaves the picture, which is {width} pixels"
                     f" wide and {height} high; give [left, top, right, bottom] inside it"
                 )
             inside = resized(pixels[top:bottom, left:right], self.side, self.side).flatten() / 127.5 - 1
@@ -64,22 +64,22 @@ class RegionsReader(InputReader):
         return torch.stack(rows)
 
 
-def small_picture(given: Any, longest: int) -> tuple[Tensor, list[tuple[float, float, float, float]]]:
+def small_picture(example: Any, longest: int) -> tuple[Tensor, list[tuple[float, float, float, float]]]:
     """The pixels (height, width, 3) of a picture with sides of at most `longest`, and its boxes in these pixels."""
-    pixels = read_picture(given.picture if isinstance(given, Regions) else given)
+    pixels = read_picture(example.picture if isinstance(example, Regions) else example)
     small_pixels = bounded(pixels, longest)
     down, across = (small / side for small, side in zip(small_pixels.shape[:2], pixels.shape[:2], strict=True))
     return small_pixels, [
-        (left * across, top * down, right * across, bottom * down) for left, top, right, bottom in boxes_of(given)
+        (left * across, top * down, right * across, bottom * down) for left, top, right, bottom in boxes_of(example)
     ]
 
 
-def boxes_of(given: Any) -> tuple[tuple[int, int, int, int], ...]:
-    if isinstance(given, Regions):
-        return given.boxes
-    if isinstance(given, Scene):
-        return boxes_across(given)
+def boxes_of(example: Any) -> tuple[tuple[int, int, int, int], ...]:
+    if isinstance(example, Regions):
+        return example.boxes
+    if isinstance(example, Scene):
+        return boxes_across(example)
     raise UserError(
-        f"{getattr(given, 'key', given)}: this model reads the regions of a picture, and no boxes are given with it;"
+        f"{getattr(example, 'key', example)}: this model reads the regions of a picture, but it has no boxes;"
         ' give them as "boxes": [[left, top, right, bottom], ...] on a JSON line, or train with task.input=convolved'
     )

@@ -64,8 +64,8 @@ class LogMelReader(InputReader):
                     f"task.input.{option} is for bands, and with cepstra ({self.cepstra}) a frame has none; set it to 0"
                 )
 
-    def fitted(self, given: Any) -> Self:
-        return self if self.rate else replace(self, rate=length_of(given).rate)
+    def fitted(self, example: Any) -> Self:
+        return self if self.rate else replace(self, rate=length_of(example).rate)
 
     @cached_property
     def frames(self) -> Frames:
@@ -83,41 +83,41 @@ class LogMelReader(InputReader):
     def source(self) -> Frames:
         return self.frames
 
-    def measured(self, given: Any) -> Input:
-        frames, rate = length_of(given)
+    def measured(self, example: Any) -> Input:
+        frames, rate = length_of(example)
         if not frames:
-            raise UserError(f"{given}: the sound is empty; leave it out")
-        return Input(given, self.frames.num_positions(ceil(frames * self.rate / rate)))
+            raise UserError(f"{example}: the sound is empty; leave it out")
+        return Input(example, self.frames.num_positions(ceil(frames * self.rate / rate)))
 
     def samples(self) -> tuple[FileBytes, ...]:
         return sample_digits()
 
-    def heard(self, given: Any) -> Tensor:
+    def resampled(self, example: Any) -> Tensor:
         """The samples of a sound, at the reader's rate."""
-        sound = sound_of(given)
+        sound = sound_of(example)
         return sound.samples if sound.rate == self.rate else resample(sound.samples, sound.rate, self.rate)
 
-    def read(self, given: Any) -> Tensor:
-        return self.frames.read(self.heard(given))
+    def read(self, example: Any) -> Tensor:
+        return self.frames.read(self.resampled(example))
 
     def collated(self, examples: Any) -> Any:
         return self.frames.collate_read(examples)
 
-    def places(self, given: Any, length: int) -> list[str]:
+    def places(self, example: Any, length: int) -> list[str]:
         return [f"{time:.2f} s" for time in self.times(length, self.frames.step)]
 
     def times(self, count: int, step: int = 1) -> tuple[float, ...]:
         """The start times, in seconds, of `count` frames, `step` apart."""
         return tuple(round(number * step * self.hop_ms / 1000, 6) for number in range(count))
 
-    def layout(self, given: Any, length: int) -> Layout:
+    def layout(self, example: Any, length: int) -> Layout:
         return Layout(
-            tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step)
+            tuple(self.places(example, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step)
         )
 
-    def canvas(self, given: Any) -> Canvas:
+    def canvas(self, example: Any) -> Canvas:
         """The log-mel spectrogram: bands, or cepstral coefficients, from the highest down, by frames."""
-        samples, features = self.heard(given), self.frames.features
+        samples, features = self.resampled(example), self.frames.features
         assert isinstance(features, LogMel)
         bands = features(samples)  # (frames, bands)
         count, places = len(bands), self.frames.num_positions(len(samples))
@@ -150,25 +150,25 @@ def band_names(features: LogMel) -> list[str]:
     )
 
 
-def sound_of(given: Any) -> Sound:
+def sound_of(example: Any) -> Sound:
     """The samples of a file (by its path or its bytes), of a recording, or of a `Sound`."""
-    if isinstance(given, Sound):
-        return given
-    if isinstance(given, (str, Path)):
-        return read_sound(given)
-    if not hasattr(given, "sound"):
-        name = getattr(given, "id", type(given).__name__)
+    if isinstance(example, Sound):
+        return example
+    if isinstance(example, (str, Path)):
+        return read_sound(example)
+    if not hasattr(example, "sound"):
+        name = getattr(example, "id", type(example).__name__)
         raise UserError(f"{name}: this is not a sound; choose data of sounds, or another reader (task.input)")
-    sound: Sound = given.sound()
+    sound: Sound = example.sound()
     return sound
 
 
-def length_of(given: Any) -> Length:
+def length_of(example: Any) -> Length:
     """The length of a sound; of a file, read from its header."""
-    if isinstance(given, (str, Path)):
-        return sound_length(given)
-    if hasattr(given, "length"):
-        length: Length = given.length()
+    if isinstance(example, (str, Path)):
+        return sound_length(example)
+    if hasattr(example, "length"):
+        length: Length = example.length()
         return length
-    sound = sound_of(given)
+    sound = sound_of(example)
     return Length(len(sound.samples), sound.rate)

@@ -161,8 +161,8 @@ class CellLabeller(ReadsInput, ExampleTask):
             for example, gold in zip(examples, golds, strict=True)
         ]
 
-    def without_target(self, given: Any) -> LabelledCells:
-        picture = self.reader.measured(given)
+    def without_target(self, example: Any) -> LabelledCells:
+        picture = self.reader.measured(example)
         return LabelledCells(picture, [UNSEEN] * picture.length)
 
     def collate(self, examples: Sequence[LabelledCells]) -> CellBatch:

@@ -271,9 +271,9 @@ class Classifier(ReadsText, PooledClassifier):
             ReadingProgram("classifier", ["logits", "probabilities"], self.judged, texts=texts, usage=CLASSES_USAGE)
         ]
 
-    def judged(self, given: Traced) -> tuple[Tensor, ...]:
+    def judged(self, inputs: Traced) -> tuple[Tensor, ...]:
         """Return the logits and probabilities of the labels, or the number."""
-        answer, logits = self.answer, self.logits(ClassBatch(given.texts, given.words))
+        answer, logits = self.answer, self.logits(ClassBatch(inputs.texts, inputs.words))
         if isinstance(answer, Number):
             return (answer.mean + answer.scale * logits[:, 0],)
         return logits, answer.probabilities(logits / answer.temperature)

@@ -18,7 +18,14 @@ from clew.tasks.shared.from_inputs import WritesFromInput
 from clew.tasks.shared.input_lengths import file_in, places_read
 from clew.tasks.shared.sequence import Measures, SequenceConfig
 from clew.tasks.shared.source_to_target import GREEDY
-from clew.tasks.shared.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.shared.transcripts import (
+    Looked,
+    MeasuredTranscripts,
+    SoundRow,
+    Transcription,
+    as_lines,
+    transcription_objects,
+)
 from clew.tasks.use import Use, WritingOptions
 from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
@@ -51,12 +58,14 @@ class Listener(MeasuredTranscripts, WritesFromInput):
     config: ListeningConfig
     text_name = "sound"
 
-    def transcribe(self, sounds: Sequence[Any], options: "ListenOptions", numbers: Sequence[int]) -> list[list[Heard]]:
+    def transcribe(
+        self, sounds: Sequence[Any], options: "ListenOptions", numbers: Sequence[int]
+    ) -> list[list[Transcription]]:
         """Return the best transcripts of each sound, in the order given."""
         transcripts = self.write_for(sounds, options.decoding, options.seed, numbers)
         return [
             [
-                Heard(
+                Transcription(
                     str(sound),
                     each.text,
                     each.log_prob,
@@ -64,7 +73,7 @@ class Listener(MeasuredTranscripts, WritesFromInput):
                 )
                 for each in written
             ]
-            or [Heard(str(sound), "", 0.0)]
+            or [Transcription(str(sound), "", 0.0)]
             for sound, written in zip(sounds, transcripts, strict=True)
         ]
 
@@ -77,11 +86,11 @@ class Listener(MeasuredTranscripts, WritesFromInput):
         """Letters are located by attention, so a decoder without attention does not spell."""
         return super().without("aligns" if capability == "spells" else capability)
 
-    def spells(self, model_input: ModelInput, config: DecodingConfig | None = None) -> Heard:
+    def spells(self, model_input: ModelInput, config: DecodingConfig | None = None) -> Transcription:
         sound = file_in(model_input, self.text_name)
         (written,) = self.write_for([sound], config or GREEDY)
         text, log_prob = (written[0].text, written[0].log_prob) if written else ("", 0.0)
-        return Heard(str(sound), text, log_prob, self.looked(sound, text))
+        return Transcription(str(sound), text, log_prob, self.looked(sound, text))
 
 
 def train_vocabularies(
@@ -104,7 +113,7 @@ class ListenOptions(WritingOptions):
 
 def listen_rows(
     tasks: Sequence[Listener], rows: Sequence[SoundRow], options: ListenOptions, numbers: Sequence[int]
-) -> list[list[Heard]]:
+) -> list[list[Transcription]]:
     return tasks[0].transcribe([row.sound for row in rows], options, numbers)
 
 
@@ -120,7 +129,7 @@ LISTENING = TaskEntry(
             row=SoundRow,
             options=ListenOptions,
             answer=listen_rows,
-            objects=heard_objects,
+            objects=transcription_objects,
             formats={"lines": as_lines},
             places=places_read,
             try_it=lambda example: (["speech.wav"], None),

@@ -274,9 +274,9 @@ class MaskedLanguageModel(ReadsText, nn.Module):
             levels(self.body),
         ]
 
-    def filled(self, given: Traced) -> tuple[Tensor, ...]:
+    def filled(self, inputs: Traced) -> tuple[Tensor, ...]:
         """Return log p of every token at every position, and the probability that the second text follows the first."""
-        hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
+        hidden, _ = self.body(inputs.texts[0].inputs, inputs.texts[0].mask)
         log_probs = self.logits(hidden).float().log_softmax(-1)
         return (
             (log_probs,) if self.next_sentence is None else (log_probs, self.followed(hidden).float().softmax(-1)[:, 0])

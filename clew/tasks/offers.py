@@ -12,7 +12,7 @@ model was built for:
     streams        a text of any length, read token by token                  -> Streamed
     judges         the labels of a text, a number, or the tags of its words   -> Judged
     explains       one score as a function of the input                       -> Explained
-    spells         a transcript, and the position of each letter in the input -> Heard
+    spells         a transcript, and the position of each letter in the input -> Transcription
     aligns         attention from each target token to the source tokens      -> Alignment
     looks          attention from each written word to a picture              -> list[SentenceLooks]
     vectors        a vector for every word of a text                          -> TextBody
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from clew.sources.words import WordReader
     from clew.tasks.shared.alignment import Alignment
     from clew.tasks.shared.picture_looks import SentenceLooks
-    from clew.tasks.shared.transcripts import Heard
+    from clew.tasks.shared.transcripts import Transcription
     from clew.tasks.uses.explaining import Explained
     from clew.tasks.uses.writing import DecodingConfig
 
@@ -341,7 +341,7 @@ class LooksAtPictures(Protocol):
 
 
 class Spells(Protocol):
-    def spells(self, model_input: ModelInput, config: "DecodingConfig | None" = None) -> "Heard":
+    def spells(self, model_input: ModelInput, config: "DecodingConfig | None" = None) -> "Transcription":
         """Transcribe a sound or a line of handwriting, with the position of each letter in it."""
 
 

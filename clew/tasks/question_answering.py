@@ -444,9 +444,9 @@ class QuestionAnswering(ReadsText, ExampleTask):
             )
         ]
 
-    def score_places(self, given: Traced) -> tuple[Tensor]:
+    def score_places(self, inputs: Traced) -> tuple[Tensor]:
         """Return the scores of every position as the first and the last of the answer (batch, 2, length)."""
-        hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
+        hidden, _ = self.body(inputs.texts[0].inputs, inputs.texts[0].mask)
         return (self.output(hidden).float().mT,)
 
     def around_pair(self) -> dict[str, list[int]]:

@@ -76,7 +76,7 @@ class Representation(ReadsText, nn.Module):
 
     def programs(self) -> list[ReadingProgram]:
         return [
-            ReadingProgram("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS),
+            ReadingProgram("embedder", ["vectors"], lambda inputs: (self(inputs.texts[0]),), usage=VECTORS),
             levels(self.body),
         ]
 

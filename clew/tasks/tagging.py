@@ -442,11 +442,11 @@ class Tagger(ReadsText, ExampleTask):
             )
         ]
 
-    def scored(self, given: Traced) -> tuple[Tensor, Tensor]:
+    def scored(self, inputs: Traced) -> tuple[Tensor, Tensor]:
         """Return a score for every tag of every word, and the best tags: for a CRF the best sequence, for phrases in
         IOB2."""
-        words = given.words
-        scores = self.emissions(TagBatch(given.texts[0], words, words))
+        words = inputs.words
+        scores = self.emissions(TagBatch(inputs.texts[0], words, words))
         tags = scores.argmax(-1) if self.crf is None else self.crf.viterbi(scores, words)[0]
         if self.scheme:
             plain = plain_tags(self.tags.names)

@@ -24,10 +24,17 @@ from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import ModelInput
-from clew.tasks.shared.heard_scores import explain_heard
 from clew.tasks.shared.input_lengths import file_in, places_read
 from clew.tasks.shared.input_reading import ReadsInput
-from clew.tasks.shared.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.shared.transcription_scores import explain_transcription
+from clew.tasks.shared.transcripts import (
+    Looked,
+    MeasuredTranscripts,
+    SoundRow,
+    Transcription,
+    as_lines,
+    transcription_objects,
+)
 from clew.tasks.use import Options, Use
 from clew.tasks.uses.explaining import Explained
 from clew.tasks.uses.spelling import Spelling
@@ -135,8 +142,8 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             encoded.append(spoken)
         return encoded
 
-    def without_target(self, given: Any) -> Spoken:
-        return Spoken(self.reader.measured(given), [])
+    def without_target(self, example: Any) -> Spoken:
+        return Spoken(self.reader.measured(example), [])
 
     def collate(self, examples: Sequence[Spoken]) -> SpokenBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
@@ -170,7 +177,7 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
     def text_of(self, transcript: Transcript) -> str:
         return self.target.decode(list(transcript.tokens)).strip()
 
-    def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Heard]:
+    def transcribe(self, sounds: Sequence[Any], options: "TranscribeOptions") -> list[Transcription]:
         """Transcribe each sound, in the order given. Errors name the sound."""
         encoded = [self.without_target(sound) for sound in sounds]
         for sound, spoken in zip(sounds, encoded, strict=True):
@@ -182,7 +189,7 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
                 transcripts |= dict(zip(rows, self.transcripts(batch, options.beams), strict=True))
         return [
-            Heard(
+            Transcription(
                 str(sound),
                 self.text_of(transcripts[row]),
                 transcripts[row].log_prob,
@@ -202,12 +209,12 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.canvas(sound)
         )
 
-    def spells(self, model_input: ModelInput, config: Any = None) -> Heard:
+    def spells(self, model_input: ModelInput, config: Any = None) -> Transcription:
         return self.transcribe([file_in(model_input, self.text_name)], TranscribeOptions(with_attention=True))[0]
 
     def explains(self, model_input: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
         """Explain log p of a text, or of one of its symbols, by the sound's bands and frames."""
-        return explain_heard(self, model_input, of, place)
+        return explain_transcription(self, model_input, of, place)
 
 
 def train_spoken_vocabularies(
@@ -231,16 +238,16 @@ class TranscribeOptions(Options):
 
 def transcribe_rows(
     tasks: Sequence[Transcriber], rows: Sequence[SoundRow], options: TranscribeOptions, numbers: Sequence[int]
-) -> list[Heard]:
+) -> list[Transcription]:
     return tasks[0].transcribe([row.sound for row in rows], options)
 
 
-TRANSCRIBE: Use[SoundRow, Heard] = Use(
+TRANSCRIBE: Use[SoundRow, Transcription] = Use(
     about="transcribe sound files",
     row=SoundRow,
     options=TranscribeOptions,
     answer=transcribe_rows,
-    objects=heard_objects,
+    objects=transcription_objects,
     formats={"lines": as_lines},
     places=places_read,
     try_it=lambda example: (["speech.wav"], None),

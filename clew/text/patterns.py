@@ -117,7 +117,7 @@ class Apart:
         self.process: subprocess.Popen[str] | None = None
         self.ending: weakref.finalize[Any, Any] | None = None
 
-    def ask(self, method: str, given: Sequence[Any]) -> list[Any]:
+    def ask(self, method: str, arguments: Sequence[Any]) -> list[Any]:
         with self.lock:
             process, is_late = self._started(), threading.Event()
 
@@ -128,7 +128,7 @@ class Apart:
             ending = threading.Timer(self.seconds, end_it)
             ending.start()
             try:
-                self._write(process, [method, list(given)])
+                self._write(process, [method, list(arguments)])
                 line = process.stdout.readline()  # type: ignore[union-attr]
             except OSError:  # the process was ended during the write
                 line = ""

@@ -15,12 +15,12 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with its source, the measured result (`found`), which may or may not confirm the claim, a view, and table
-    rows (quantity, claimed value, measured value)."""
+    """A claim with its source, the result (`measured`), which may or may not confirm the claim, a view, and table rows
+    (quantity, claimed value, measured value)."""
 
     title: str
     claim: str
-    found: str
+    measured: str
     view: View
     rows: Sequence[tuple[str, str, str]]
     seconds: float = 0.0

@@ -12,7 +12,7 @@ from clew.drawing.view_files import view_of
 from clew.tour.experiment import Finding, Scale
 
 FINDINGS = "findings"
-FORM = 1
+FORM = 2
 """The version of the file format. Findings in another version are computed again."""
 
 
@@ -29,7 +29,7 @@ def store_finding(folder: Path, name: str, scale: Scale, seed: int, finding: Fin
         "seed": seed,
         "title": finding.title,
         "claim": finding.claim,
-        "found": finding.found,
+        "measured": finding.measured,
         "rows": [list(row) for row in finding.rows],
         "seconds": finding.seconds,
         "view": json.loads(finding.view.json()),
@@ -61,7 +61,7 @@ def finding_of(content: Mapping[str, Any]) -> Finding:
     return Finding(
         content["title"],
         content["claim"],
-        content["found"],
+        content["measured"],
         view_of(content["view"]),
         [(what, claimed, measured) for what, claimed, measured in content["rows"]],
         float(content["seconds"]),

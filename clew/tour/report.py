@@ -45,7 +45,7 @@ def chapter(name: str, finding: Finding) -> Chapter:
         name,
         finding.title,
         finding.claim,
-        finding.found,
+        finding.measured,
         finding.rows,
         finding.view,
         duration(finding.seconds),

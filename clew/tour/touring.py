@@ -54,7 +54,7 @@ def take_tour(
             store_finding(folder, name, scale, seed, finding)
         else:
             report(f"[{number}/{len(chosen)}] {name}: already complete")
-        report(f"  {finding.found}")
+        report(f"  {finding.measured}")
         findings[name] = finding
     reported = {**before, **findings}
     write_text(page, report_html({name: reported[name] for name in stops() if name in reported}, scale, seed))

@@ -43,6 +43,6 @@ def test_a_tour_writes_a_report_and_resumes_after_ctrl_c(clew: Clew, monkeypatch
     result = clew("tour", "--only", "first", "second", "--seed", "5")
     assert result.status == 0 and Path(result.out.strip()) == Path("runs/tour/report.html")
     assert first.calls == [("full", 5)] and "Counted" in Path("runs/tour/report.html").read_text()
-    assert '"found": "seed 5"' in clew("tour", "--only", "first", "--seed", "5", "--json").out
+    assert '"measured": "seed 5"' in clew("tour", "--only", "first", "--seed", "5", "--json").out
     assert "--only second" in Path("runs/tour/report.html").read_text()  # earlier results stay on the page
     assert clew("tour", "--only", "first", "--scale", "quick").out.strip() == "runs/tour/quick.html"

@@ -18,7 +18,7 @@ from clew.tasks.question_answering import AnsweredQuestion
 from clew.tasks.shared.alignment import Alignment, Tokens
 from clew.tasks.shared.labelled_inputs import JudgedInput
 from clew.tasks.shared.paragraph_rows import WrittenParagraph
-from clew.tasks.shared.transcripts import Heard
+from clew.tasks.shared.transcripts import Transcription
 from clew.tasks.tagging import TaggedText, TaggedWord
 from clew.tasks.translation import ScoredPair, Translation
 from clew.tasks.tree_classification import ClassifiedTree
@@ -62,7 +62,7 @@ RESULTS: dict[str, Any] = {
         "a.png", 4, [["a", "b"]], [[1.0, 1.0]], np.ones((400, 400))
     ),
     "WrittenParagraph('A dog. It runs.', log_prob=-1)": WrittenParagraph("a.png", ["A dog.", "It runs."], -1.0),
-    "Heard('four', log_prob=-1)": Heard("a.wav", "four", -1.0),
+    "Transcription('four', log_prob=-1)": Transcription("a.wav", "four", -1.0),
     "View('Norms': Heatmap, Table, Note)": View(
         "Norms", [Heatmap(np.ones((400, 400)), IDS, IDS), Table(("a",), []), Note("well")], "2"
     ),  # type: ignore[arg-type]

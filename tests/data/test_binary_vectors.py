@@ -33,7 +33,7 @@ def test_a_binary_file_is_read_with_its_vectors(end: bytes, packed: bool, tmp_pa
     assert (first_words(path, 3), vector_width(path)) == (WORDS[:3], 7)
     result = read_vectors(path, ["猫", "ZÜRICH", "the", "none"])
     assert np.array_equal(result.values[[0, 2]], VALUES[[2, 0]]) and result.found.tolist() == [True, False, True, False]
-    assert (result.num_in_file, result.num_told) == (5, 5)
+    assert (result.num_in_file, result.num_declared) == (5, 5)
     vectors = load_word_vectors(path)
     assert list(vectors.words.words) == WORDS
     assert np.array_equal(vectors.vectors.numpy(), VALUES)
@@ -55,7 +55,7 @@ def test_numbers_of_any_bytes_are_read(numbers: list[float]) -> None:
 def test_a_truncated_file_is_reported_with_its_number_of_vectors(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bin", binary(WORDS, VALUES)[:-9])
     vectors = read_vectors(path, WORDS)
-    assert (vectors.num_in_file, vectors.num_told) == (4, 5)
+    assert (vectors.num_in_file, vectors.num_declared) == (4, 5)
     assert "its end is missing" in vectors.describe()
 
 

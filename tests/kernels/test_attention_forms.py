@@ -106,10 +106,10 @@ def test_the_form_that_a_cpu_takes(form, facts):
 
 def test_what_is_held_is_a_mask_of_all_heads_or_a_bias_of_each():
     square = 4096 * 4096 * 2
-    assert GPU.held(bias=False) == square
-    assert GPU._replace(**DOCUMENTS).held(bias=False) == 4 * square
-    assert GPU.held(bias=True) == 16 * square
-    assert GPU._replace(**BOTH_SIDES, **RAGGED).held(bias=False) == 4 * 4096 * 2
+    assert GPU.mask_bytes(bias=False) == square
+    assert GPU._replace(**DOCUMENTS).mask_bytes(bias=False) == 4 * square
+    assert GPU.mask_bytes(bias=True) == 16 * square
+    assert GPU._replace(**BOTH_SIDES, **RAGGED).mask_bytes(bias=False) == 4 * 4096 * 2
 
 
 def test_a_block_of_queries_on_a_gpu_is_as_large_as_its_bias_may_be():
@@ -117,7 +117,7 @@ def test_a_block_of_queries_on_a_gpu_is_as_large_as_its_bias_may_be():
         facts = GPU._replace(queries=length, keys=length, causal=False, bias="linear")
         size = block_size(facts, bias=True)
         assert size % SIZE == 0
-        assert size == SIZE or facts._replace(queries=size).held(bias=True) <= HELD_BY_BLOCK
+        assert size == SIZE or facts._replace(queries=size).mask_bytes(bias=True) <= HELD_BY_BLOCK
     assert block_size(CPU, bias=True) == SIZE
 
 

@@ -184,7 +184,7 @@ def test_trigrams_that_come_again_are_counted() -> None:
 
 
 def test_coverage_counts_things_and_not_words() -> None:
-    each = [mention_statistics([1, 0, 2], others=1), mention_statistics([1])]
+    each = [mention_statistics([1, 0, 2], num_invented=1), mention_statistics([1])]
     assert corpus_values(each) == pytest.approx({"coverage": 75, "mentioned_once": 50, "invented": 20})
     assert corpus_values([mention_statistics([0, 0])]) == {"coverage": 0, "mentioned_once": 0, "invented": 0}
 

@@ -12,7 +12,7 @@ def test_blocks_find_what_the_whole_finds() -> None:
     nearest = Nearest(queries, 6)
     for start in range(0, 50, 8):
         nearest.add(rows[start : start + 8])
-    for query, found in zip(queries, nearest.found(), strict=True):
+    for query, found in zip(queries, nearest.neighbours(), strict=True):
         cosines = {
             n: float(row @ query / np.linalg.norm(row) / np.linalg.norm(query)) for n, row in enumerate(rows) if n != 7
         }
@@ -25,6 +25,6 @@ def test_equal_cosines_keep_their_order_and_zeros_are_nowhere() -> None:
     nearest = Nearest(np.array([[1.0, 0.0]]), 3)
     nearest.add(np.array([[2.0, 0.0], [0.0, 0.0]]))
     nearest.add(np.array([[1.0, 0.0]]))
-    assert nearest.found() == [[(0, 1.0), (2, 1.0)]]
+    assert nearest.neighbours() == [[(0, 1.0), (2, 1.0)]]
     with pytest.raises(UserError, match="vectors of 3 numbers cannot be compared with vectors of 2"):
         nearest.add(np.zeros((1, 3)))

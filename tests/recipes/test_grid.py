@@ -26,27 +26,27 @@ from clew.recipes.grid import LONGEST_NAME, Combination, expand, plain, short_na
         ("a],b", ["a]", "b"]),
     ],
 )
-def test_commas_separate_values_unless_brackets_or_quotes_hold_them(text: str, values: list[str]) -> None:
+def test_commas_separate_values_outside_brackets_and_quotes(text: str, values: list[str]) -> None:
     assert split_values(text) == values
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters=",[]{}\"'\\")), min_size=1))
-def test_values_without_brackets_and_quotes_come_back_as_they_were_joined(values: list[str]) -> None:
+def test_joined_plain_values_are_split_again(values: list[str]) -> None:
     assert split_values(",".join(values)) == values
 
 
-def test_every_combination_is_there_once_with_the_last_field_changing_fastest() -> None:
-    found = expand("a,b", ["model.cell=lstm,gru", "training.steps=5", "seed=1,2"])
-    assert [(c.recipe, *c.assignments) for c in found] == [
+def test_every_combination_occurs_once_and_the_last_field_changes_fastest() -> None:
+    combinations = expand("a,b", ["model.cell=lstm,gru", "training.steps=5", "seed=1,2"])
+    assert [(c.recipe, *c.assignments) for c in combinations] == [
         (recipe, f"model.cell={cell}", "training.steps=5", f"seed={seed}")
         for recipe in ("a", "b")
         for cell in ("lstm", "gru")
         for seed in (1, 2)
     ]
-    assert found[0].chosen == (("cell", "lstm"), ("seed", "1"))
+    assert combinations[0].chosen == (("cell", "lstm"), ("seed", "1"))
 
 
-def test_without_a_comma_there_is_one_combination_of_the_words_as_given() -> None:
+def test_settings_without_commas_form_one_combination() -> None:
     words = (
         "model.layers=[lstm, gru]",
         " training.optimiser ={name: adamw, beta2: 0.9}",
@@ -57,7 +57,7 @@ def test_without_a_comma_there_is_one_combination_of_the_words_as_given() -> Non
     assert expand("text-lstm", words) == [Combination("text-lstm", words, ())]
 
 
-def test_a_value_given_twice_is_one_value_however_it_is_written() -> None:
+def test_equal_values_count_once_in_any_notation() -> None:
     assert [c.assignments for c in expand("a", ["seed=1,1,2, 1"])] == [("seed=1",), ("seed=2",)]
     assert [c.assignments for c in expand("a", ['model.cell=gru,"gru"', "training.learning_rate=1e-3,0.001"])] == [
         ("model.cell=gru", "training.learning_rate=1e-3")
@@ -65,12 +65,12 @@ def test_a_value_given_twice_is_one_value_however_it_is_written() -> None:
     assert [c.recipe for c in expand("a,a,b", [])] == ["a", "b"]
 
 
-def test_a_recipe_file_with_a_comma_is_quoted() -> None:
+def test_a_recipe_file_with_a_comma_can_be_quoted() -> None:
     assert [c.recipe for c in expand('"one, two.yaml"', [])] == ["one, two.yaml"]
 
 
 @pytest.mark.parametrize("word", ["seed=1,,2", "seed=1,", "seed=,", "seed=1, ,2"])
-def test_a_comma_with_nothing_beside_it_is_refused(word: str) -> None:
+def test_a_comma_without_a_value_is_rejected(word: str) -> None:
     with pytest.raises(UserError) as error:
         expand("a", [word])
     assert str(error.value) == (
@@ -81,7 +81,7 @@ def test_a_comma_with_nothing_beside_it_is_refused(word: str) -> None:
         expand("a,,b", [])
 
 
-def test_a_field_of_the_grid_given_twice_is_refused() -> None:
+def test_a_field_with_several_values_is_given_only_once() -> None:
     with pytest.raises(
         UserError,
         match="seed is given 2 times, once with several values; give them all in one place, separated by commas",
@@ -90,16 +90,16 @@ def test_a_field_of_the_grid_given_twice_is_refused() -> None:
     assert len(expand("a", ["seed=1", "seed=3"])) == 1, "the last one counts, as ever"
 
 
-def test_folders_are_named_by_the_recipe_and_what_the_grid_chose() -> None:
-    found = expand("ptb-lstm-small", ["model.cell=elman,gru", "training.steps=9", "seed=1,2"])
-    assert [c.name for c in found] == [
+def test_folders_are_named_by_recipe_and_grid_values() -> None:
+    combinations = expand("ptb-lstm-small", ["model.cell=elman,gru", "training.steps=9", "seed=1,2"])
+    assert [c.name for c in combinations] == [
         f"ptb-lstm-small-cell={cell}-seed={seed}" for cell in ("elman", "gru") for seed in (1, 2)
     ]
     assert [c.name for c in expand("a,settings/mine.yaml", [])] == ["a", "mine"]
     assert expand("a", ["training.learning_rate=1e-3,2e-3"])[0].name == "a-learning_rate=0.001"
 
 
-def test_fields_that_end_alike_are_named_whole() -> None:
+def test_fields_with_the_same_last_name_are_named_in_full() -> None:
     assert short_names(["model.dropout", "task.dropout", "seed"]) == {
         "model.dropout": "model.dropout",
         "task.dropout": "task.dropout",
@@ -107,7 +107,7 @@ def test_fields_that_end_alike_are_named_whole() -> None:
     }
 
 
-def test_names_keep_to_letters_that_every_file_system_takes() -> None:
+def test_names_use_only_characters_valid_in_every_file_system() -> None:
     values = [
         "[lstm, gru]",
         "[lstm gru]",
@@ -136,13 +136,13 @@ def test_names_keep_to_letters_that_every_file_system_takes() -> None:
     assert [plain(value) for value in ("gru", "0.001", "-1", "a.txt")] == ["gru", "0.001", "-1", "a.txt"]
 
 
-def test_long_names_are_cut_and_still_told_apart() -> None:
+def test_long_names_are_shortened_and_stay_distinct() -> None:
     fields = [f"model.a_long_field_name_{i}={v}" for i in range(8) for v in ["1,2"]]
     names = [c.name for c in expand("shakespeare-lstm", fields)]
     assert len(set(names)) == 2**8 and max(map(len, names)) <= LONGEST_NAME
 
 
-def test_values_are_spelt_one_way() -> None:
+def test_equal_values_have_one_spelling() -> None:
     assert [spelt(v) for v in ("1e-3", "true", "null", '"gru"', "gru", "[a,b]")] == [
         "0.001",
         "true",

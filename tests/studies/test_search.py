@@ -1,4 +1,4 @@
-"""Searches: trials are runs, a killed search goes on as it would have, and only JSON is on the disk."""
+"""Searches: trials are runs, a killed search resumes to the same result, and only JSON is stored."""
 
 import json
 import shlex
@@ -27,29 +27,29 @@ SPACE = ["model.dim=4..16", "training.learning_rate=1e-4..1e-1", "model.cell=lst
 
 
 @pytest.fixture
-def given(clew: Clew, tmp_path: Path) -> list[str]:
-    """The words of a small search; the current folder is a new one."""
+def search_settings(clew: Clew, tmp_path: Path) -> list[str]:
+    """The settings of a small search; the current folder is a new one."""
     return [*lstm_settings(tmp_path, steps=8), "training.log=[]"]
 
 
-def searched(given: list[str], trials: int, *, resume: bool = False, out: str = "runs/found") -> Search:
-    words = [word for word in given if not word.startswith("model.dim")]
+def run_search(settings: list[str], trials: int, *, resume: bool = False, out: str = "runs/found") -> Search:
+    fixed = [word for word in settings if not word.startswith("model.dim")]
     space = {"model.dim": (4, 16), "training.learning_rate": (1e-4, 1e-1), "model.cell": ["lstm", "gru"]}
-    return library.search("text-lstm", space, *words, trials=trials, out=out, resume=resume, quiet=True)
+    return library.search("text-lstm", space, *fixed, trials=trials, out=out, resume=resume, quiet=True)
 
 
-def facts(found: Search) -> list[object]:
-    return [(trial.number, trial.settings, trial.state, trial.value, trial.step) for trial in found.trials]
+def facts(result: Search) -> list[object]:
+    return [(trial.number, trial.settings, trial.state, trial.value, trial.step) for trial in result.trials]
 
 
-def words(given: list[str]) -> list[str]:
-    return [word for word in given if not word.startswith("model.dim")]
+def without_dim(settings: list[str]) -> list[str]:
+    return [word for word in settings if not word.startswith("model.dim")]
 
 
-def test_trials_are_runs_and_the_best_has_the_lowest_validation_loss(given: list[str], clew: Clew) -> None:
-    found = clew("train", "text-lstm", *words(given), "--search", 3, *SPACE, "--plot", "search.svg")
-    assert found.status == 0 and "model.dim: whole numbers from 4 to 16, linear scale" in found.err
-    header, *rows = [line.split() for line in found.out.splitlines()]
+def test_trials_are_runs_and_the_best_has_the_lowest_validation_loss(search_settings: list[str], clew: Clew) -> None:
+    result = clew("train", "text-lstm", *without_dim(search_settings), "--search", 3, *SPACE, "--plot", "search.svg")
+    assert result.status == 0 and "model.dim: whole numbers from 4 to 16, linear scale" in result.err
+    header, *rows = [line.split() for line in result.out.splitlines()]
     assert header == ["trial", "dim", "learning_rate", "cell", "valid", "loss", "steps", "time", "state", "note"]
     losses = [summarise(Path(f"runs/text-lstm-search/trial-{number}")).best["valid.loss"] for number in (1, 2, 3)]
     assert [float(row[4]) for row in rows] == [pytest.approx(loss, abs=1e-4) for loss in losses]
@@ -60,25 +60,25 @@ def test_trials_are_runs_and_the_best_has_the_lowest_validation_loss(given: list
     before = Path("runs/text-lstm-search/journal.jsonl").read_bytes()
     listed = clew("runs", "runs/text-lstm-search")
     assert Path("runs/text-lstm-search/journal.jsonl").read_bytes() == before
-    assert listed.status == 0 and listed.out == found.out
+    assert listed.status == 0 and listed.out == result.out
     objects = [json.loads(line) for line in clew("runs", "runs/text-lstm-search", "--json").out.splitlines()]
     assert [each["value"] for each in objects] == losses and sum(each["is_best"] for each in objects) == 1
 
-    command = next(line for line in found.err.splitlines() if line.startswith("next:")).removeprefix("next:")
+    command = next(line for line in result.err.splitlines() if line.startswith("next:")).removeprefix("next:")
     for arguments in (shlex.split(command)[1:], ["train", "runs/text-lstm-search/best.yaml"]):
         assert clew(*arguments, "--out", f"again-{len(arguments)}").status == 0
         assert summarise(Path(f"again-{len(arguments)}")).best["valid.loss"] == min(losses)
 
 
-def test_only_json_is_in_a_study(given: list[str]) -> None:
-    found = searched(given, 2)
-    for path in found.folder.iterdir():
+def test_a_study_stores_only_json(search_settings: list[str]) -> None:
+    result = run_search(search_settings, 2)
+    for path in result.folder.iterdir():
         if path.suffix in (".json", ".jsonl"):
             assert [
                 json.loads(line)
                 for line in (path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])
             ]
-    assert {path.name for path in found.folder.iterdir()} == {
+    assert {path.name for path in result.folder.iterdir()} == {
         "study.json",
         "journal.jsonl",
         "best.yaml",
@@ -87,21 +87,21 @@ def test_only_json_is_in_a_study(given: list[str]) -> None:
     }
 
 
-def test_a_search_goes_on_as_it_would_have_gone(given: list[str]) -> None:
-    whole = searched(given, 3, out="whole")
-    searched(given, 1, out="parts")
-    parts = searched(given, 3, out="parts", resume=True)
+def test_a_resumed_search_gives_the_same_trials(search_settings: list[str]) -> None:
+    whole = run_search(search_settings, 3, out="whole")
+    run_search(search_settings, 1, out="parts")
+    parts = run_search(search_settings, 3, out="parts", resume=True)
     assert facts(parts) == facts(whole) and parts.best.number == whole.best.number
     assert repr(parts).startswith("<Search parts: text-lstm: 3 of 3 trials ended; the best is trial ")
     assert str(parts).count("\n") == 4 and "best" in str(parts)
 
 
-def test_trials_that_fall_behind_are_pruned_and_say_so(given: list[str], clew: Clew) -> None:
-    searched(given, 1)
+def test_trials_that_fall_behind_are_pruned(search_settings: list[str], clew: Clew) -> None:
+    run_search(search_settings, 1)
     study = open_study(Path("runs/found"))
     study.requested = 9
     queue = TrialQueue(study, lambda text: None)
-    for _ in range(5):  # so many are trained in full before any is pruned
+    for _ in range(5):  # the first five trials are trained in full
         spec = queue.next()
         assert spec is not None and not queue.record_evaluation(spec, Evaluated(4, 1.0, "loss", 1.0))
         queue.record_outcome(spec, Outcome("finished", 1.0, "loss", 1.0, 8, 8))
@@ -110,31 +110,33 @@ def test_trials_that_fall_behind_are_pruned_and_say_so(given: list[str], clew: C
     assert queue.record_evaluation(spec, Evaluated(4, 9.0, "loss", 9.0))
 
 
-def test_a_pruned_trial_is_a_run_that_stopped(given: list[str], clew: Clew) -> None:
+def test_a_pruned_trial_is_a_stopped_run(search_settings: list[str], clew: Clew) -> None:
     from clew.studies.trials import train_trial
     from clew.training.report import Silence
 
     outcome = train_trial(
-        TrialSpec(1, "text-lstm", tuple(given), Path("trial-1")), lambda last: last.step == 4, Silence()
+        TrialSpec(1, "text-lstm", tuple(search_settings), Path("trial-1")), lambda last: last.step == 4, Silence()
     )
     assert (outcome.state, outcome.step, outcome.steps, outcome.measure) == ("pruned", 4, 8, "loss")
     assert summarise(Path("trial-1")).state == "stopped"
 
 
-def test_a_trial_without_a_finite_score_fails_and_is_never_the_best(given: list[str]) -> None:
-    searched(given, 1)
+def test_a_trial_without_a_finite_score_fails_and_is_never_the_best(search_settings: list[str]) -> None:
+    run_search(search_settings, 1)
     study = open_study(Path("runs/found"))
     study.requested = 2
     queue = TrialQueue(study, lambda text: None)
     spec = queue.next()
     assert spec is not None
     queue.record_outcome(spec, Outcome("finished", float("nan"), "loss", float("nan"), 8, 8))
-    found = build_result(study)
-    assert found.trials[1].state == "failed" and found.best.number == 1
+    result = build_result(study)
+    assert result.trials[1].state == "failed" and result.best.number == 1
 
 
-def test_three_failures_from_the_start_end_a_search(given: list[str], tmp_path: Path) -> None:
-    study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 9, tmp_path / "hopeless", None, print))
+def test_three_failures_from_the_start_end_a_search(search_settings: list[str], tmp_path: Path) -> None:
+    study = open_study(
+        new_folder("text-lstm", [*without_dim(search_settings), *SPACE], 9, tmp_path / "hopeless", None, print)
+    )
     queue = TrialQueue(study, lambda text: None)
     for step in (11, 12, 13):
         spec = queue.next()
@@ -148,8 +150,10 @@ def test_three_failures_from_the_start_end_a_search(given: list[str], tmp_path: 
         queue.next()
 
 
-def test_a_search_whose_processes_die_asks_for_fewer_of_them(given: list[str], tmp_path: Path) -> None:
-    study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 9, tmp_path / "killed", None, print))
+def test_a_search_with_dying_processes_suggests_fewer_jobs(search_settings: list[str], tmp_path: Path) -> None:
+    study = open_study(
+        new_folder("text-lstm", [*without_dim(search_settings), *SPACE], 9, tmp_path / "killed", None, print)
+    )
     queue = TrialQueue(study, lambda text: None)
     for _ in range(2):
         spec = queue.next()
@@ -163,37 +167,37 @@ def test_a_search_whose_processes_die_asks_for_fewer_of_them(given: list[str], t
         queue.next()
 
 
-def test_a_diverging_trial_fails_and_the_next_one_is_trained(given: list[str], clew: Clew) -> None:
+def test_a_diverging_trial_fails_and_the_next_one_is_trained(search_settings: list[str], clew: Clew) -> None:
     more = [
         "training.optimiser=sgd",
         "training.clip_norm=null",
         "training.steps=12",
         "training.learning_rate=1e38,0.001",
     ]
-    found = clew("train", "text-lstm", *given, *more, "--search", 2)
-    assert found.status == 0 and "failed: 10 steps in a row had no finite gradient" in found.err
-    assert sorted(line.split()[-1] == "best" for line in found.out.splitlines()[1:]) == [False, True]
+    result = clew("train", "text-lstm", *search_settings, *more, "--search", 2)
+    assert result.status == 0 and "failed: 10 steps in a row had no finite gradient" in result.err
+    assert sorted(line.split()[-1] == "best" for line in result.out.splitlines()[1:]) == [False, True]
 
 
-def test_a_trial_is_never_drawn_twice(given: list[str]) -> None:
+def test_a_trial_is_never_drawn_twice(search_settings: list[str]) -> None:
     space = {"model.dim": (4, 5), "model.cell": ["lstm", "gru"]}
-    found = library.search("text-lstm", space, *words(given), "training.steps=1", trials=4, quiet=True)
-    assert len({tuple(trial.settings.items()) for trial in found.trials}) == 4
+    result = library.search("text-lstm", space, *without_dim(search_settings), "training.steps=1", trials=4, quiet=True)
+    assert len({tuple(trial.settings.items()) for trial in result.trials}) == 4
     with pytest.raises(
         UserError,
         match=r"these values have only 4 combinations, fewer than the 7 requested trials; request fewer, or train each"
         r" combination once with `clew\.train\(\.\.\.\)`$",
     ):
-        library.search("text-lstm", space, *words(given), trials=7)
+        library.search("text-lstm", space, *without_dim(search_settings), trials=7)
 
 
-def test_a_journal_that_was_cut_in_the_middle_of_a_line_is_whole_again(given: list[str]) -> None:
-    whole = facts(searched(given, 2))
+def test_a_truncated_journal_is_repaired(search_settings: list[str]) -> None:
+    whole = facts(run_search(search_settings, 2))
     journal = Path("runs/found/journal.jsonl")
     with journal.open("a", encoding="utf-8") as file:
         file.write('{"op_code": 4, "worker')
     Path("runs/found/journal.jsonl.lock").touch()
-    assert facts(searched(given, 2, resume=True)) == whole
+    assert facts(run_search(search_settings, 2, resume=True)) == whole
     journal.write_text("nonsense\n" + journal.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(
         UserError, match=r"journal.jsonl:1: this line is not JSON, so the journal is damaged; start a new search"
@@ -201,14 +205,16 @@ def test_a_journal_that_was_cut_in_the_middle_of_a_line_is_whole_again(given: li
         repair_journal(Path("runs/found"))
 
 
-def test_a_search_without_a_finished_trial_has_no_best_one(given: list[str], tmp_path: Path) -> None:
-    study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 2, tmp_path / "found", None, print))
+def test_a_search_without_finished_trials_has_no_best_one(search_settings: list[str], tmp_path: Path) -> None:
+    study = open_study(
+        new_folder("text-lstm", [*without_dim(search_settings), *SPACE], 2, tmp_path / "found", None, print)
+    )
     with pytest.raises(UserError, match="no trial of .*found has finished yet, so there is no best one; resume the"):
         _ = build_result(study).best
 
 
-def test_a_damaged_folder_of_a_search_is_refused(given: list[str], tmp_path: Path) -> None:
-    folder = new_folder("text-lstm", [*words(given), *SPACE], 2, tmp_path / "found", None, print)
+def test_a_damaged_search_folder_is_rejected(search_settings: list[str], tmp_path: Path) -> None:
+    folder = new_folder("text-lstm", [*without_dim(search_settings), *SPACE], 2, tmp_path / "found", None, print)
     with pytest.raises(UserError, match="is not a search .it has no study.json.; pass the folder of a search"):
         open_study(tmp_path)
     journal = (folder / "journal.jsonl").read_bytes()
@@ -227,7 +233,7 @@ def test_a_damaged_folder_of_a_search_is_refused(given: list[str], tmp_path: Pat
         open_study(folder)
 
 
-def test_a_search_under_torchrun_is_refused(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_under_torchrun_is_rejected(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.studies.searching.world_size", lambda: 2)
     assert_refused(
         clew("train", "text-lstm", "--search", 2, *SPACE),
@@ -236,7 +242,7 @@ def test_a_search_under_torchrun_is_refused(clew: Clew, monkeypatch: pytest.Monk
     )
 
 
-def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> None:
+def test_mistakes_in_a_search_are_reported_in_one_line(search_settings: list[str], clew: Clew) -> None:
     def refused(*arguments: object, sentence: str) -> None:
         assert_refused(clew("train", "text-lstm", *arguments), sentence)
 
@@ -297,7 +303,7 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         "clew: the first 2 trials failed, the last with the error: there is no training data; name your labelled texts"
     )
     assert hopeless.status == 2 and hopeless.err.splitlines()[-1].startswith(message)
-    searched(given, 2)
+    run_search(search_settings, 2)
     refused(
         "--search",
         2,
@@ -354,21 +360,21 @@ def test_a_search_without_optuna_says_what_to_install(clew: Clew, monkeypatch: p
     )
 
 
-def test_a_disk_that_refuses_is_one_sentence(given: list[str], clew: Clew) -> None:
+def test_an_unwritable_folder_is_reported_in_one_sentence(search_settings: list[str], clew: Clew) -> None:
     Path("file").touch()
-    found = clew("train", "text-lstm", *words(given), "--search", 2, *SPACE, "--out", "file/search")
+    result = clew("train", "text-lstm", *without_dim(search_settings), "--search", 2, *SPACE, "--out", "file/search")
     assert_refused(
-        found, "cannot write the search to file/search: Not a directory; free space there, or choose another folder"
+        result, "cannot write the search to file/search: Not a directory; free space there, or choose another folder"
     )
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(
-    given: list[str],
+def test_ctrl_c_saves_the_trial_and_the_search_resumes_to_the_same_end(
+    search_settings: list[str],
     clew: Clew,
     tmp_path: Path,
 ) -> None:
-    more = [*words(given), "training.steps=300", "training.evaluate_every=100", *SPACE]
+    more = [*without_dim(search_settings), "training.steps=300", "training.evaluate_every=100", *SPACE]
     whole = clew("train", "text-lstm", *more, "--search", 3, "--out", "whole")
     assert whole.status == 0
     second = tmp_path / "runs" / "text-lstm-search" / "trial-2" / "metrics.jsonl"
@@ -385,22 +391,22 @@ def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(
 
 
 @pytest.mark.slow
-def test_two_trials_at_once_are_killed_and_resumed(given: list[str], clew: Clew, tmp_path: Path) -> None:
-    more = [*words(given), "training.steps=300", "training.evaluate_every=100", *SPACE]
+def test_two_trials_at_once_are_killed_and_resumed(search_settings: list[str], clew: Clew, tmp_path: Path) -> None:
+    more = [*without_dim(search_settings), "training.steps=300", "training.evaluate_every=100", *SPACE]
     first = tmp_path / "runs" / "text-lstm-search" / "trial-1" / "metrics.jsonl"
     arguments = ["train", "text-lstm", *more, "--search", "4", "--jobs", "2"]
     status, _, err = Command(arguments, tmp_path).stop(signal.SIGKILL, lambda: has_lines(first, 20))
     assert status == -signal.SIGKILL and "trial 2 of 4" in err
-    found = clew("train", "text-lstm", "--search", 4, "--jobs", 2, "--resume")
-    assert found.status == 0, found.err
-    result = build_result(open_study(Path("runs/text-lstm-search")))
-    assert {trial.state for trial in result.trials} <= {"finished", "pruned"} and len(result.trials) == 4
-    assert any("resumed from step" in trial.note or "started again" in trial.note for trial in result.trials)
+    resumed = clew("train", "text-lstm", "--search", 4, "--jobs", 2, "--resume")
+    assert resumed.status == 0, resumed.err
+    search_result = build_result(open_study(Path("runs/text-lstm-search")))
+    assert {trial.state for trial in search_result.trials} <= {"finished", "pruned"} and len(search_result.trials) == 4
+    assert any("resumed from step" in trial.note or "started again" in trial.note for trial in search_result.trials)
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Clew, tmp_path: Path) -> None:
-    more = [*words(given), "training.steps=100000", "training.evaluate_every=50000", *SPACE]
+def test_ctrl_c_reaches_trials_in_other_processes(search_settings: list[str], clew: Clew, tmp_path: Path) -> None:
+    more = [*without_dim(search_settings), "training.steps=100000", "training.evaluate_every=50000", *SPACE]
     first = tmp_path / "runs" / "text-lstm-search" / "trial-1" / "metrics.jsonl"
     arguments = ["train", "text-lstm", *more, "--search", "4", "--jobs", "2"]
     status, _, err = Command(arguments, tmp_path).stop(signal.SIGINT, lambda: has_lines(first, 20))
@@ -410,8 +416,8 @@ def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Cl
     assert next(Path("runs/text-lstm-search/trial-1/checkpoints").glob("step-*"), None) is not None
 
 
-def test_a_search_with_a_file_of_ones_own_is_listed_without_it(
-    given: list[str],
+def test_a_search_with_user_code_is_listed_without_it(
+    search_settings: list[str],
     clew: Clew,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -420,18 +426,28 @@ def test_a_search_with_a_file_of_ones_own_is_listed_without_it(
     Path("cell.py").write_text(
         "from clew.layers.cells import CELLS\n\nCELLS['own'] = type('Own', (CELLS['gru'],), {})\n", encoding="utf-8"
     )
-    found = clew(
-        "train", "text-lstm", *words(given), "model.cell=own", "model.dim=4,5", "--search", 2, "--code", "cell.py"
+    result = clew(
+        "train",
+        "text-lstm",
+        *without_dim(search_settings),
+        "model.cell=own",
+        "model.dim=4,5",
+        "--search",
+        2,
+        "--code",
+        "cell.py",
     )
-    assert found.status == 0 and found.err.splitlines()[-1].endswith(" --code cell.py")
+    assert result.status == 0 and result.err.splitlines()[-1].endswith(" --code cell.py")
     monkeypatch.delitem(CELLS, "own")
-    assert clew("runs", "runs/text-lstm-search").out == found.out
+    assert clew("runs", "runs/text-lstm-search").out == result.out
     other = clew("train", "text-lstm", "--search", 2, "--resume")
     assert_refused(other, "runs/text-lstm-search was started with another file as --code; pass the same file")
 
 
-def test_a_search_whose_trials_cannot_be_pruned_says_so(given: list[str], clew: Clew) -> None:
-    found = clew("train", "text-lstm", *words(given), "training.steps=2", "model.dim=4,5", "--search", 1)
-    assert found.err.startswith(
+def test_a_search_without_pruning_tells_the_reason(search_settings: list[str], clew: Clew) -> None:
+    result = clew(
+        "train", "text-lstm", *without_dim(search_settings), "training.steps=2", "model.dim=4,5", "--search", 1
+    )
+    assert result.err.startswith(
         "no trial can be pruned, because its first evaluation is its last (training.evaluate_every=4, training.steps=2)"
     )

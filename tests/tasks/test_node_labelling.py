@@ -172,7 +172,7 @@ def test_invalid_data_and_settings_are_rejected_with_a_sentence():
         match="each node of a graph is a whole word, and this tokenizer splits words; set text.tokenizer=word",
     ):
         NodeLabeller(task.body, WordReader(train_character(["ab"])), task.labels, task.types)
-    with pytest.raises(UserError, match="sentence 4: the words have no heads, and so no graph"):
+    with pytest.raises(UserError, match="sentence 4: the words have no heads, so there is no graph"):
         task.label([Sentence(("run",), id="sentence 4")])
     assert build(CHAIN).label([Sentence(("run",), id="sentence 4")])[0]  # which needs no graph
     for row, sentence in (

@@ -117,7 +117,7 @@ def test_a_paragraphs_probability_covers_its_words_and_its_end(run, examples):
 def test_a_picture_without_boxes_is_rejected_by_a_model_of_regions(run, capsys):
     assert main(["caption", str(run / "run"), str(run / "0.png")]) == 2
     error = capsys.readouterr().err
-    assert "this model reads the regions of a picture, and no boxes are given with it; give them as" in error
+    assert "this model reads the regions of a picture, but it has no boxes; give them as" in error
     task = clew.load(run / "run").task
     picture = Regions(scenes(1, 1, "train", side=32)[0], ((0, 0, 40, 8),))
     with pytest.raises(
@@ -312,7 +312,7 @@ def test_measures_of_paragraphs_equal_loops_over_them():
     texts = [text.replace("small", "large") if number % 5 == 0 else text for number, text in enumerate(texts)]
     values = corpus_values(paragraph_measures(truth, targets, texts))
     counts = [objects_mentioned(text, scene) for text, scene in zip(texts, truth, strict=True)]
-    once = [references.all_once(list(each.counts), each.others) for each in counts]
+    once = [references.all_once(list(each.counts), each.num_invented) for each in counts]
     assert values["all_once"] == pytest.approx(100 * sum(once) / 40) and 0 < sum(once) < 40
     assert values["coverage"] == pytest.approx(references.coverage([list(each.counts) for each in counts]))
     words = [

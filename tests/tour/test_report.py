@@ -8,7 +8,7 @@ from tests.tour.findings import finding
 
 
 class Elements(HTMLParser):
-    """Every element with its attributes, and all text that is read."""
+    """All elements of a page with their attributes, and its visible text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -23,31 +23,33 @@ class Elements(HTMLParser):
         self.text += data
 
 
-def test_hostile_texts_are_shown_and_not_obeyed() -> None:
+def test_hostile_texts_are_escaped() -> None:
     for text in HOSTILE:
         page = report_html({"reach": finding(text)}, "quick", 0)
-        found = Elements(page)
-        assert [tag for tag, _ in found.elements].count("script") == 1
-        assert not {"iframe", "object", "base"} & {tag for tag, _ in found.elements}
-        assert not any(name.startswith("on") for _, attributes in found.elements for name in attributes)
+        elements = Elements(page)
+        assert [tag for tag, _ in elements.elements].count("script") == 1
+        assert not {"iframe", "object", "base"} & {tag for tag, _ in elements.elements}
+        assert not any(name.startswith("on") for _, attributes in elements.elements for name in attributes)
 
 
-def test_every_finding_is_listed_summed_up_and_told() -> None:
+def test_every_finding_is_listed_summarised_and_shown() -> None:
     findings = {"models": finding("Two models"), "reach": finding("How far"), "search": finding("Greedy")}
     page = report_html(findings, "tour", 7)
-    found = Elements(page)
-    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
-    links = [attributes["href"] for tag, attributes in found.elements if tag == "a"]
+    elements = Elements(page)
+    ids = [attributes["id"] for _, attributes in elements.elements if "id" in attributes]
+    links = [attributes["href"] for tag, attributes in elements.elements if tag == "a"]
     assert len(ids) == len(set(ids))
     for name, one in findings.items():
         assert name in ids and links.count(f"#{name}") == 2
-        for part in (one.title, one.claim, one.found):
-            assert part in found.text
-    assert "models" in CHAPTERS and found.text.index("Two models is claimed") < found.text.index("How far is claimed")
-    assert "Seed 7" in found.text
+        for part in (one.title, one.claim, one.measured):
+            assert part in elements.text
+    assert "models" in CHAPTERS and elements.text.index("Two models is claimed") < elements.text.index(
+        "How far is claimed"
+    )
+    assert "Seed 7" in elements.text
 
 
-def test_the_page_needs_nothing_else() -> None:
+def test_the_page_loads_no_other_files() -> None:
     page = report_html({"reach": finding()}, "full", 0)
     assert not re.search(r"(src|href)=\"(?!#|data:)", page) and "@import" not in page and "url(http" not in page
     assert "default-src 'none'" in page and "prefers-color-scheme" in page and "@media print" in page

@@ -23,21 +23,21 @@ from tests.runs.small import gpt_settings, lstm_settings, write_text
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
 class Listener(Silence):
-    """Keeps what is said, and raises a signal where it is asked to."""
+    """Collects messages, and raises a signal at a step or an evaluation."""
 
     def __init__(self, stop_at_step: int | None = None, stop_at_evaluation: int | None = None):
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.stop_at_step = stop_at_step
         self.stop_at_evaluation = stop_at_evaluation
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def step(self, record, steps, tokens_per_second) -> None:
         if record.step in (self.stop_at_step, self.stop_at_evaluation):
@@ -45,7 +45,7 @@ class Listener(Silence):
 
 
 def losses(folder: Path) -> list[tuple]:
-    """All that was measured, in order, but for what depends on the clock."""
+    """All metrics in order, except those that depend on the clock."""
     return [
         tuple(sorted((k, v) for k, v in record.items() if k not in ("tokens_per_second", "seconds")))
         for record in read_metrics(folder)
@@ -55,9 +55,9 @@ def losses(folder: Path) -> list[tuple]:
 def assert_same_run(first: Path, second: Path) -> None:
     assert losses(first) == losses(second)
     for path in ("model.safetensors", f"checkpoints/{checkpoint_folders(first)[0].name}/model.safetensors"):
-        there, here = read_weights(first / path), read_weights(second / path)
-        assert there.keys() == here.keys()
-        assert all(torch.equal(value, here[name]) for name, value in there.items()), path
+        expected, actual = read_weights(first / path), read_weights(second / path)
+        assert expected.keys() == actual.keys()
+        assert all(torch.equal(value, actual[name]) for name, value in expected.items()), path
 
 
 @pytest.mark.parametrize(
@@ -65,45 +65,45 @@ def assert_same_run(first: Path, second: Path) -> None:
     [("text-lstm", lstm_settings), ("text-gpt", gpt_settings)],
     ids=["streams, state carried", "windows"],
 )
-def test_a_run_stopped_between_evaluations_goes_on_to_the_bit(tmp_path: Path, recipe: str, settings) -> None:
-    given = [*settings(tmp_path, steps=9), "model.dropout=0.2", "training.log_every=1"]
-    run_recipe(recipe, given, out=Path("straight"))
+def test_a_run_stopped_between_evaluations_resumes_bit_for_bit(tmp_path: Path, recipe: str, settings) -> None:
+    assignments = [*settings(tmp_path, steps=9), "model.dropout=0.2", "training.log_every=1"]
+    run_recipe(recipe, assignments, out=Path("straight"))
     with pytest.raises(Interrupted, match="stopped at step 6 of 9; saved in stopped") as stop:
-        run_recipe(recipe, given, out=Path("stopped"), report=Listener(stop_at_step=6))
+        run_recipe(recipe, assignments, out=Path("stopped"), report=Listener(stop_at_step=6))
     assert stop.value.number == signal.SIGTERM
     listener = Listener()
     run_recipe(recipe, [], out=Path("stopped"), resume=True, report=listener)
-    assert "resuming from step 6" in listener.said
+    assert "resuming from step 6" in listener.messages
     assert_same_run(Path("straight"), Path("stopped"))
 
 
 @pytest.mark.parametrize("step", [4, 8])
-def test_a_run_stopped_while_it_was_evaluated_is_evaluated_when_it_goes_on(tmp_path: Path, step: int) -> None:
-    """Step 4 is the first evaluation, before which there are no weights to show, and step 8 the last."""
-    given = lstm_settings(tmp_path, steps=8)
-    run_recipe("text-lstm", given, out=Path("straight"))
+def test_a_run_stopped_during_an_evaluation_is_evaluated_on_resuming(tmp_path: Path, step: int) -> None:
+    """Step 4 is the first evaluation, before which no best weights exist; step 8 is the last."""
+    assignments = lstm_settings(tmp_path, steps=8)
+    run_recipe("text-lstm", assignments, out=Path("straight"))
     with pytest.raises(Interrupted):
-        run_recipe("text-lstm", given, out=Path("stopped"), report=Listener(stop_at_evaluation=step))
+        run_recipe("text-lstm", assignments, out=Path("stopped"), report=Listener(stop_at_evaluation=step))
     run_recipe("text-lstm", [], out=Path("stopped"), resume=True)
     assert_same_run(Path("straight"), Path("stopped"))
 
 
 class Killed(BaseException):
-    """As good as SIGKILL to whatever has not been written yet."""
+    """Like SIGKILL, ends training without further writing."""
 
 
 @pytest.mark.parametrize("step", [4, 8])
-def test_a_run_killed_after_it_made_up_for_an_evaluation_makes_up_for_it_again(tmp_path: Path, step: int) -> None:
-    """What reacts to evaluations is in the checkpoint, which knows nothing of one that was made up for after it was
-    written."""
-    given = [
+def test_an_evaluation_repeated_on_resuming_is_repeated_again_after_a_kill(tmp_path: Path, step: int) -> None:
+    """The checkpoint stores the schedule and the best value; it does not include an evaluation that was repeated after
+    it was written."""
+    assignments = [
         *lstm_settings(tmp_path, steps=12),
         "training.schedule={name: plateau, patience: 1}",
         "training.learning_rate=1.0",
     ]
-    run_recipe("text-lstm", given, out=Path("straight"))
+    run_recipe("text-lstm", assignments, out=Path("straight"))
     with pytest.raises(Interrupted):
-        run_recipe("text-lstm", given, out=Path("killed"), report=Listener(stop_at_evaluation=step))
+        run_recipe("text-lstm", assignments, out=Path("killed"), report=Listener(stop_at_evaluation=step))
 
     class Killer(Silence):
         def step(self, record, steps, tokens_per_second) -> None:
@@ -119,9 +119,7 @@ def test_a_run_killed_after_it_made_up_for_an_evaluation_makes_up_for_it_again(t
     assert (first["best"], first["schedule"]) == (second["best"], second["schedule"])
 
 
-def test_a_signal_that_comes_with_the_last_evaluation_is_not_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_during_the_last_evaluation_is_handled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def signalled(*parts):
         signal.raise_signal(signal.SIGTERM)
         return Run(*parts)
@@ -133,7 +131,7 @@ def test_a_signal_that_comes_with_the_last_evaluation_is_not_forgotten(
     assert any("best.step" in record for record in read_metrics(Path("run")))
 
 
-def test_a_second_signal_stops_at_once_and_says_what_is_saved(tmp_path: Path) -> None:
+def test_a_second_signal_stops_at_once_and_names_the_last_checkpoint(tmp_path: Path) -> None:
     class Impatient(Silence):
         def step(self, record, steps, tokens_per_second) -> None:
             if record.step == 6:
@@ -150,35 +148,40 @@ def test_a_second_signal_stops_at_once_and_says_what_is_saved(tmp_path: Path) ->
     "damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])], ids=["missing", "cut short"]
 )
 @pytest.mark.parametrize("average", ["null", "ema"])
-def test_lost_weights_are_made_up_for_when_the_run_goes_on(tmp_path: Path, damage, average: str) -> None:
-    given = [*lstm_settings(tmp_path, steps=4), f"training.average={average}"]
-    run_recipe("text-lstm", given, out=Path("straight"))
-    run_recipe("text-lstm", given, out=Path("lost"))
+def test_lost_weights_are_replaced_on_resuming(tmp_path: Path, damage, average: str) -> None:
+    assignments = [*lstm_settings(tmp_path, steps=4), f"training.average={average}"]
+    run_recipe("text-lstm", assignments, out=Path("straight"))
+    run_recipe("text-lstm", assignments, out=Path("lost"))
     damage(Path("lost/model.safetensors"))
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("lost"), resume=True, report=listener)
-    assert any("; the weights of step 4 replace the best weights so far, of step 4" in said for said in listener.said)
+    assert any(
+        "; the weights of step 4 replace the best weights so far, of step 4" in message for message in listener.messages
+    )
     assert_same_run(Path("straight"), Path("lost"))
 
 
-def test_lost_weights_of_an_earlier_step_give_way_to_the_next_evaluation(tmp_path: Path) -> None:
-    """A learning rate that changes nothing: the best evaluation is the first."""
-    given = [*lstm_settings(tmp_path, steps=8), "training.learning_rate=1e-12"]
-    run_recipe("text-lstm", given, out=Path("run"))
+def test_lost_weights_of_an_earlier_step_are_replaced_by_the_next_evaluation(tmp_path: Path) -> None:
+    """The learning rate is too small to change anything, so the first evaluation is the best."""
+    assignments = [*lstm_settings(tmp_path, steps=8), "training.learning_rate=1e-12"]
+    run_recipe("text-lstm", assignments, out=Path("run"))
     Path("run/model.safetensors").unlink()
     listener = Listener()
     result = run_recipe("text-lstm", ["training.steps=12"], out=Path("run"), resume=True, report=listener)
-    assert any("the weights of step 8 replace the best weights so far, of step 4" in said for said in listener.said)
+    assert any(
+        "the weights of step 8 replace the best weights so far, of step 4" in message for message in listener.messages
+    )
     assert result.best_step == 12
 
 
 @pytest.mark.parametrize("file", ["metrics.jsonl", "model.safetensors"])
-def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
-    def full(*_) -> None:
+def test_a_full_disk_ends_a_run_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    def raise_disk_full(*_) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(
-        f"clew.training.{'trainer.append_metrics' if file == 'metrics.jsonl' else 'driving.write_weights'}", full
+        f"clew.training.{'trainer.append_metrics' if file == 'metrics.jsonl' else 'driving.write_weights'}",
+        raise_disk_full,
     )
     what = "metrics" if file == "metrics.jsonl" else "weights"
     message = (
@@ -190,11 +193,11 @@ def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_run_that_cannot_be_prepared_leaves_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_) -> None:
+    def raise_disk_full(*_) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("clew.training.run_folder.write_config", full)
+        patch.setattr("clew.training.run_folder.write_config", raise_disk_full)
         with pytest.raises(
             UserError, match="cannot write the run to run: No space left on device; choose another folder with out=..."
         ):
@@ -203,23 +206,23 @@ def test_a_run_that_cannot_be_prepared_leaves_an_empty_folder(tmp_path: Path, mo
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
 
 
-def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) -> None:
-    given = lstm_settings(tmp_path, steps=8)
-    run_recipe("text-lstm", given, out=Path("straight"))
-    run_recipe("text-lstm", given, out=Path("damaged"))
+def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) -> None:
+    assignments = lstm_settings(tmp_path, steps=8)
+    run_recipe("text-lstm", assignments, out=Path("straight"))
+    run_recipe("text-lstm", assignments, out=Path("damaged"))
     newest = checkpoint_folders(Path("damaged"))[0] / "model.safetensors"
     newest.write_bytes(newest.read_bytes()[:100])
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("damaged"), resume=True, report=listener)
     assert (
         f"{newest.parent} is damaged (model.safetensors has changed since it was written) and is skipped"
-        in listener.said
+        in listener.messages
     )
-    assert "resuming from step 4" in listener.said
+    assert "resuming from step 4" in listener.messages
     assert_same_run(Path("straight"), Path("damaged"))
 
 
-def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("done"))
     before = losses(Path("done"))
     again = run_recipe("text-lstm", [], out=Path("done"), resume=True)
@@ -227,7 +230,7 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path: Path) -> None:
     assert losses(Path("done")) == before
 
 
-def test_a_finished_run_can_be_given_more_steps(tmp_path: Path) -> None:
+def test_a_finished_run_can_be_resumed_for_more_steps(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("more"))
     run_recipe("text-lstm", ["training.steps=8"], out=Path("more"), resume=True)
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=8), out=Path("straight"))
@@ -237,19 +240,19 @@ def test_a_finished_run_can_be_given_more_steps(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_checkpoint_starts_again(tmp_path: Path) -> None:
-    given = lstm_settings(tmp_path, steps=4)
-    run_recipe("text-lstm", given, out=Path("straight"))
-    run_recipe("text-lstm", given, out=Path("killed"))
+    assignments = lstm_settings(tmp_path, steps=4)
+    run_recipe("text-lstm", assignments, out=Path("straight"))
+    run_recipe("text-lstm", assignments, out=Path("killed"))
     import shutil
 
     shutil.rmtree("killed/checkpoints")
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("killed"), resume=True, report=listener)
-    assert "killed has no checkpoint yet; starting from step 0" in listener.said
+    assert "killed has no checkpoint yet; starting from step 0" in listener.messages
     assert_same_run(Path("straight"), Path("killed"))
 
 
-def test_a_changed_text_is_refused(tmp_path: Path) -> None:
+def test_a_changed_text_is_rejected(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
     write_text(tmp_path, "other words stand in the file now, and more of them.\n" * 20)
     with pytest.raises(
@@ -262,7 +265,7 @@ def test_a_changed_text_is_refused(tmp_path: Path) -> None:
         run_recipe("text-lstm", [], out=Path("run"), resume=True)
 
 
-def test_a_changed_setting_is_refused(tmp_path: Path) -> None:
+def test_a_changed_setting_is_rejected(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
     message = (
         "a resumed run keeps its settings, but these changed: model.dim: 16 -> 32; leave them as they were, or start a"
@@ -272,33 +275,33 @@ def test_a_changed_setting_is_refused(tmp_path: Path) -> None:
         run_recipe("text-lstm", ["model.dim=32"], out=Path("run"), resume=True)
 
 
-def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
-    given = [
+def test_patience_ends_a_run_without_improvement(tmp_path: Path) -> None:
+    assignments = [
         *lstm_settings(tmp_path, steps=50),
         "training.patience=2",
         "training.learning_rate=1e-12",
         "training.evaluate_every=1",
     ]
     listener = Listener()
-    result = run_recipe("text-lstm", given, out=Path("run"), report=listener)
+    result = run_recipe("text-lstm", assignments, out=Path("run"), report=listener)
     assert result.step < 50
-    assert f"no improvement in 2 evaluations; stopped at step {result.step}" in listener.said
+    assert f"no improvement in 2 evaluations; stopped at step {result.step}" in listener.messages
 
 
-def test_the_weights_of_a_run_are_those_of_its_best_evaluation(tmp_path: Path) -> None:
-    """A learning rate that ruins the model after a while: the last weights are not the best."""
-    given = [
+def test_a_run_has_the_weights_of_its_best_evaluation(tmp_path: Path) -> None:
+    """The learning rate is so large that training diverges; the last weights are not the best."""
+    assignments = [
         *lstm_settings(tmp_path, steps=12),
         "training.evaluate_every=2",
         "training.learning_rate=3.0",
         "training.clip_norm=null",
     ]
-    result = run_recipe("text-lstm", given, out=Path("run"))
+    result = run_recipe("text-lstm", assignments, out=Path("run"))
     measured = {record["step"]: record["valid.loss"] for record in read_metrics(Path("run")) if "valid.loss" in record}
     assert result.valid.loss == min(measured.values()) == measured[result.best_step]
 
 
-def test_more_micro_batches_than_processes_can_fill_are_refused(tmp_path: Path) -> None:
+def test_more_micro_batches_than_rows_are_rejected(tmp_path: Path) -> None:
     config = config_of("text-lstm", ["training.batch_size=2", "training.accumulate=4"])
     message = (
         r"training.batch_size \(2\) must be at least training.accumulate \(4\) times the number of processes \(1\)"
@@ -307,7 +310,7 @@ def test_more_micro_batches_than_processes_can_fill_are_refused(tmp_path: Path) 
         check_training(config.training)
 
 
-def test_a_run_that_another_process_starts_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_another_process_starts_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.training.run_folder.is_run", lambda path: True)
     with pytest.raises(
         UserError,
@@ -316,7 +319,7 @@ def test_a_run_that_another_process_starts_meanwhile_is_kept(tmp_path: Path, mon
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=1), out=tmp_path / "run")
 
 
-def test_lengths_vary_in_streams_only() -> None:
+def test_lengths_vary_only_in_streams() -> None:
     config = config_of("text-gpt", ["training.vary_length=true"])
     with pytest.raises(
         UserError,
@@ -332,12 +335,12 @@ def test_accumulation_trains_to_the_same_model(tmp_path: Path) -> None:
             [*lstm_settings(tmp_path, steps=4), "model.dropout=0.0", f"training.accumulate={parts}"],
             out=Path(f"parts-{parts}"),
         )
-    there, here = (read_weights(Path(f"parts-{parts}/model.safetensors")) for parts in (1, 4))
-    for name, value in there.items():
-        torch.testing.assert_close(here[name], value, rtol=1e-3, atol=1e-5)
+    expected, actual = (read_weights(Path(f"parts-{parts}/model.safetensors")) for parts in (1, 4))
+    for name, value in expected.items():
+        torch.testing.assert_close(actual[name], value, rtol=1e-3, atol=1e-5)
 
 
-def test_rows_cut_into_parts_are_all_there_once() -> None:
+def test_cutting_rows_into_parts_keeps_each_row_once() -> None:
     tokens = torch.arange(10).view(5, 2)
     parts = cut_rows(TokenBatch(tokens, tokens + 1, tokens > 0, False), 3)
     assert [len(part.tokens) for part in parts] == [2, 2, 1]
@@ -347,14 +350,14 @@ def test_rows_cut_into_parts_are_all_there_once() -> None:
 
 
 def test_the_same_config_gives_the_same_run(tmp_path: Path) -> None:
-    given = [*lstm_settings(tmp_path, steps=4), "model.dropout=0.3"]
+    assignments = [*lstm_settings(tmp_path, steps=4), "model.dropout=0.3"]
     for name in ("first", "second"):
         torch.rand(3)
-        train_run(config_of("text-lstm", given), RunFolder(Path(name)))
+        train_run(config_of("text-lstm", assignments), RunFolder(Path(name)))
     assert_same_run(Path("first"), Path("second"))
 
 
-def test_a_first_signal_is_noted_and_a_second_obeyed() -> None:
+def test_a_first_signal_is_recorded_and_a_second_raises() -> None:
     before = signal.getsignal(signal.SIGINT)
     with stop_requests() as request:
         assert not request
@@ -365,37 +368,37 @@ def test_a_first_signal_is_noted_and_a_second_obeyed() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_run_that_lost_patience_stays_where_it_stopped(tmp_path: Path) -> None:
-    given = [
+def test_resuming_a_run_out_of_patience_does_not_train(tmp_path: Path) -> None:
+    assignments = [
         *lstm_settings(tmp_path, steps=40),
         "training.learning_rate=1e-12",
         "training.evaluate_every=1",
         "training.patience=2",
     ]
-    first = run_recipe("text-lstm", given, out=Path("run"))
+    first = run_recipe("text-lstm", assignments, out=Path("run"))
     assert first.step < 40
     report = Listener()
     again = run_recipe("text-lstm", [], out=Path("run"), resume=True, report=report)
     assert again.step == first.step
-    assert f"no improvement in 2 evaluations; stopped at step {first.step}" in report.said
+    assert f"no improvement in 2 evaluations; stopped at step {first.step}" in report.messages
 
 
-def test_windows_longer_than_the_positions_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
-    given = [*gpt_settings(tmp_path, steps=2), "model.max_length=4", "training.length=8"]
+def test_windows_longer_than_the_positions_are_rejected_before_a_folder_is_created(tmp_path: Path) -> None:
+    assignments = [*gpt_settings(tmp_path, steps=2), "model.max_length=4", "training.length=8"]
     with pytest.raises(
         UserError,
         match=r"training.length \(8\) must be at most the model's 4 positions; lower it",
     ):
-        run_recipe("text-gpt", given, out=Path("run"))
+        run_recipe("text-gpt", assignments, out=Path("run"))
     assert not Path("run").exists()
 
 
-def test_streams_are_refused_for_attention(tmp_path: Path) -> None:
-    given = [*gpt_settings(tmp_path, steps=2), "training.batching=streams"]
+def test_streams_are_rejected_for_attention(tmp_path: Path) -> None:
+    assignments = [*gpt_settings(tmp_path, steps=2), "training.batching=streams"]
     with pytest.raises(
         UserError, match="that of attention would grow during the whole epoch; set training.batching=windows"
     ):
-        run_recipe("text-gpt", given, out=Path("run"))
+        run_recipe("text-gpt", assignments, out=Path("run"))
 
 
 def test_a_run_is_not_resumed_for_fewer_steps_than_it_has_done(tmp_path: Path) -> None:
@@ -408,12 +411,12 @@ def test_a_run_is_not_resumed_for_fewer_steps_than_it_has_done(tmp_path: Path) -
     assert Path("run/config.json").read_text() == before
 
 
-def test_resume_finds_the_run_by_what_it_must_keep(tmp_path: Path) -> None:
-    given = lstm_settings(tmp_path, steps=4)
-    run_recipe("text-lstm", given)
-    longer = run_recipe("text-lstm", [*given, "training.steps=6"], resume=True)
+def test_resume_finds_the_run_by_its_fixed_settings(tmp_path: Path) -> None:
+    assignments = lstm_settings(tmp_path, steps=4)
+    run_recipe("text-lstm", assignments)
+    longer = run_recipe("text-lstm", [*assignments, "training.steps=6"], resume=True)
     assert (str(longer.run.folder), longer.step) == ("runs/text-lstm", 6)
     settings = Path("mine.yaml")
     settings.write_text("recipe: text-lstm\nmodel: {word_dropout: 0.33}\n")
     with pytest.raises(UserError, match="there is no run of text-lstm with these settings to resume"):
-        run_recipe("mine.yaml", given, resume=True)
+        run_recipe("mine.yaml", assignments, resume=True)

@@ -216,7 +216,7 @@ def read_rows(
     if file is not None and file != "-":
         if use.read_file is not None:
             try:
-                rows = use.read_file(run.config.data.given(Path(file).expanduser()), run.config.data, columns)
+                rows = use.read_file(run.config.data.with_encoding(Path(file).expanduser()), run.config.data, columns)
             except UserError as error:
                 raise UserError(in_options(str(error))) from None
             if rows is not None:
@@ -255,8 +255,8 @@ def argument_rows(texts: Sequence[str], row_type: Any, fields: Mapping[str, str]
     from clew.runs.settings.explaining import read_section
 
     check_fields(row_type, fields, run)
-    first, *others = row_type.model_fields
-    values = {name: field_value(row_type, name, fields[name]) for name in others if name in fields}
+    first, *rest = row_type.model_fields
+    values = {name: field_value(row_type, name, fields[name]) for name in rest if name in fields}
     if values and len(texts) > 1 and not all(may_be_file(row_type, name) for name in values):
         raise UserError(
             f"{flag(next(iter(values)))} works with one TEXT, but {len(texts)} were given; give one, or a file of both"
@@ -323,9 +323,9 @@ def line_rows(
     from clew.core.errors import UserError
     from clew.runs.settings.explaining import read_section
 
-    first, *others = columns_of(row_type)
-    values = {name: field_value(row_type, name, fields[name]) for name in others if name in fields}
-    names = [first, *(name for name in others if name not in values)]
+    first, *rest = columns_of(row_type)
+    values = {name: field_value(row_type, name, fields[name]) for name in rest if name in fields}
+    names = [first, *(name for name in rest if name not in values)]
     count, is_empty = 0, True
     for lines in text_batches((), file):
         rows = []
@@ -365,11 +365,11 @@ def table_rows(file: str, row_type: Any, columns: Mapping[str, str], run: Any) -
     from clew.cli.options.lines import table_fields
     from clew.runs.settings.explaining import read_section
 
-    first, *others = columns_of(row_type)
+    first, *rest = columns_of(row_type)
     check_fields(row_type, columns, run)
     data = run.config.data
     wanted = {first: columns.get(first) or getattr(data, first, None)}
-    for name in others:
+    for name in rest:
         column = columns.get(name) or getattr(data, name, None) or (name if name in required(row_type) else None)
         wanted |= {} if column is None else {name: column}
     for batch in table_fields(file, wanted):

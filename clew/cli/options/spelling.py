@@ -32,11 +32,12 @@ def set_language_model(options: argparse.Namespace, run: Any) -> None:
     from clew.core.errors import UserError
     from clew.tasks.uses.spelling import Spelling
 
-    given = {name: getattr(options, name) for name in OPTIONS if getattr(options, name) is not None}
+    settings = {name: getattr(options, name) for name in OPTIONS if getattr(options, name) is not None}
     if options.lm is None:
-        if given:
+        if settings:
             raise UserError(
-                f"--{next(iter(given)).replace('_', '-')} needs a language model; name one with --lm TEXT or --lm RUN"
+                f"--{next(iter(settings)).replace('_', '-')} needs a language model; name one with --lm TEXT or"
+                " --lm RUN"
             )
         return
     if not hasattr(run.task, "spelling"):
@@ -44,10 +45,10 @@ def set_language_model(options: argparse.Namespace, run: Any) -> None:
             f"--lm is for transcription by CTC, but {run.folder} is a run of the task {run.config.task.name}; leave"
             " it out"
         )
-    weight, bonus = given.get("lm_weight", 0.5), given.get("lm_bonus", 0.0)
+    weight, bonus = settings.get("lm_weight", 0.5), settings.get("lm_bonus", 0.0)
     if weight < 0:
         raise UserError(f"--lm-weight ({weight:g}) must be at least 0")
-    spelling = Spelling(language_model(options.lm, given.get("lm_order"), run, options.device), weight, bonus)
+    spelling = Spelling(language_model(options.lm, settings.get("lm_order"), run, options.device), weight, bonus)
     run.task.spelling = spelling if run.task.config.beams == 1 else spelling._replace(beams=run.task.config.beams)
 
 

@@ -23,18 +23,18 @@ LEAD = 64
 
 
 def encode_shard(
-    path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]
+    path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, on_progress: Callable[[int], None]
 ) -> Entry:
     """Write the token ids of pieces to a file, under a temporary name until it is complete.
 
-    With `begins`, the first piece begins a document. `tell` is called with the number of characters encoded since the
-    previous call.
+    With `begins`, the first piece begins a document. `on_progress` is called with the number of characters encoded
+    since the previous call.
     """
     partial = path.with_suffix(f".partial-{os.getpid()}")
     entry: Entry = {}
     try:
         with create_private(partial, "wb") as file:
-            entry = write_ids(file, pieces, begins, tokenizer, tell)
+            entry = write_ids(file, pieces, begins, tokenizer, on_progress)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -46,7 +46,7 @@ def encode_shard(
 
 
 def write_ids(
-    file: Any, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]
+    file: Any, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, on_progress: Callable[[int], None]
 ) -> Entry:
     """Write the ids of pieces and the positions where documents begin; return their entry.
 
@@ -79,7 +79,7 @@ def write_ids(
         if piece.closes:
             starts.append(num_tokens - (ids[-1:] == [tokenizer.end]))
             num_waiting = 0
-        tell(len(piece.text))
+        on_progress(len(piece.text))
     tail = bytes(padding(num_tokens * dtype.itemsize)) + np.array(starts, dtype=np.uint32).tobytes()
     file.write(tail)
     sha256.update(tail)

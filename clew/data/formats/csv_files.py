@@ -126,9 +126,9 @@ def is_sentence(field: str) -> bool:
 
 def delimiter_at(path: Path, start: Sequence[str] | None = None) -> str:
     """Return the delimiter of a file: the specified one, or else the one detected in its first lines."""
-    given = given_delimiter(path)
-    if given is not None:
-        return check_delimiter(given)
+    delimiter = given_delimiter(path)
+    if delimiter is not None:
+        return check_delimiter(delimiter)
     if start is None:
         lines = ended_lines(path)
         start = [first_line(lines)[1], *islice(lines, LOOKED_AT)]

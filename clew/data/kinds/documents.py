@@ -57,4 +57,4 @@ def documents_of(data: DocumentsData, part: str, notes: Notes) -> Documents | No
 
 def documents_named(data: DocumentsData, path: Path | str, notes: Notes) -> Documents:
     """The documents at a path, read as the config says."""
-    return documents_at(data.given(path), notes, data.field, data.format)
+    return documents_at(data.with_encoding(path), notes, data.field, data.format)

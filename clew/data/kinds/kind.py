@@ -69,9 +69,9 @@ class Kind:
         return parts
 
 
-def as_list(given: Any) -> PartFiles:
+def as_list(files: Any) -> PartFiles:
     """Return one file, or several, as a list."""
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+    return list(files) if isinstance(files, (list, tuple)) else [files]
 
 
 def cut_files(
@@ -86,19 +86,19 @@ def cut_files(
     """Read the parts that have files. Missing parts are cut off the training part, by `key` or by the examples' own
     keys; `by_label` keeps the proportions of labels. If the training part cannot be split, `check` first refuses
     examples that could not be read anyway."""
-    given = {
-        part: gather(read([data.given(file) for file in as_list(files)]))
+    parts = {
+        part: gather(read([data.with_encoding(file) for file in as_list(files)]))
         for part in PARTS
         if (files := getattr(data, part)) is not None
     }
     by: dict[str, Callable[[Any], str]] = {} if key is None else {"key": key}
-    if by_label and labels_repeat(example.label for example in given["train"]):
+    if by_label and labels_repeat(example.label for example in parts["train"]):
         by["stratify"] = lambda example: example.label
     try:
-        return cut(given["train"], data, seed, given.get("valid"), given.get("test"), **by)
+        return cut(parts["train"], data, seed, parts.get("valid"), parts.get("test"), **by)
     except UserError:
         if check is not None:
-            for example in given["train"]:
+            for example in parts["train"]:
                 check(example)
         raise
 

@@ -30,11 +30,11 @@ def labelled_inputs(
     """Build the kind for one sort of files. `corpus` reads what `data.corpus` names; `example` is a folder name for
     messages; `folder` is the folder that the paths of a table are relative to, if it is not the table's own."""
 
-    def read_files(given: PartFiles, data: Any, notes: Notes) -> Iterator[LabelledInput]:
+    def read_files(paths: PartFiles, data: Any, notes: Notes) -> Iterator[LabelledInput]:
         around = folder(data)
-        for file in given:
+        for path in paths:
             yield from read_labelled_inputs(
-                file,
+                path,
                 files,
                 column=getattr(data, files.column),
                 label=data.label,
@@ -54,7 +54,7 @@ def labelled_inputs(
         if data.corpus is not None:
             return corpus(data, seed, notes)
         return cut_files(
-            lambda given: read_files(given, data, notes),
+            lambda paths: read_files(paths, data, notes),
             data,
             seed,
             by_label=True,

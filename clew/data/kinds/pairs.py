@@ -111,15 +111,15 @@ def one_direction(data: PairsData, source: str, target: str, seed: int, notes: N
     in every language."""
     if data.corpus is not None:
         return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
-    given: dict[str, Sequence[Pair]] = {}
+    parts: dict[str, Sequence[Pair]] = {}
     for part in PARTS:
         if (files := getattr(data, part)) is None:
             continue
         if isinstance(files, list):
             raise UserError(f"with data.directions, data.{part} is what the names of its files begin with, not a list")
-        given[part] = gather(read_pairs(files, source=source, target=target, format="parallel", notes=notes))
+        parts[part] = gather(read_pairs(files, source=source, target=target, format="parallel", notes=notes))
     return cut(
-        given["train"], data, seed, given.get("valid"), given.get("test"), key=lambda pair: pair.id.rpartition(":")[2]
+        parts["train"], data, seed, parts.get("valid"), parts.get("test"), key=lambda pair: pair.id.rpartition(":")[2]
     )
 
 

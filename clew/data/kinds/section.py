@@ -50,7 +50,7 @@ class DataSection(Section):
         """Return the section for your own files: without its corpus, and without the options that choose within it."""
         return self.model_copy(update={"corpus": None})
 
-    def given(self, file: Any) -> Any:
+    def with_encoding(self, file: Any) -> Any:
         """Attach the config's encoding and delimiter to a file; return anything but a path unchanged."""
         return (
             given_file(file, self.encoding, getattr(self, "delimiter", None)) if isinstance(file, (str, Path)) else file

@@ -93,10 +93,10 @@ def named_files(data: PlainTextData) -> Mapping[str, Path]:
         if isinstance(path, list):
             raise UserError(f"data.{part} is a list, but a text is one file or folder; put its files into a folder")
         if path is not None:
-            paths[part] = data.given(path)
+            paths[part] = data.with_encoding(path)
     return paths
 
 
 def find_own_text(path: Path | str, data: PlainTextData) -> TextSource:
     """Return the text of a file or folder, read as the config says."""
-    return find_text(data.given(path), data.field)
+    return find_text(data.with_encoding(path), data.field)

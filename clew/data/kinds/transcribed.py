@@ -81,13 +81,13 @@ def read_recording_parts(data: SoundsData, seed: int, notes: Notes) -> dict[str,
             parts = with_speaker(parts, part, speaker)
     if data.unseen:
         return parts
-    heard = [*parts["train"], *parts["valid"]]
-    takes = sorted({recording.take for recording in heard})
+    recordings = [*parts["train"], *parts["valid"]]
+    takes = sorted({recording.take for recording in recordings})
     limit = takes[max(round(data.valid_fraction * len(takes)), 1)]
     return {
         **parts,
-        "train": [recording for recording in heard if recording.take >= limit],
-        "valid": [recording for recording in heard if recording.take < limit],
+        "train": [recording for recording in recordings if recording.take >= limit],
+        "valid": [recording for recording in recordings if recording.take < limit],
     }
 
 

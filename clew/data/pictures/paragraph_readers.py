@@ -8,7 +8,7 @@ from typing import Any
 from clew.data.examples import Described, Picture, Regions
 from clew.data.files.given_files import expand_home
 from clew.data.notes import Notes
-from clew.data.pictures.picture_readers import given_picture, missing
+from clew.data.pictures.picture_readers import missing, picture_from
 from clew.data.pictures.references import check_folder, find_picture
 from clew.data.readers import FilePath, build_examples, listed_rows, table_rows
 from clew.data.records import Column
@@ -39,7 +39,7 @@ def read_described(
     if not isinstance(data, (Path, str)):
         return build_examples(
             listed_rows(data, Described, FORMS),
-            lambda values, place: described(given_picture(values["picture"]), values, place),
+            lambda values, place: described(picture_from(values["picture"]), values, place),
             data,
             notes,
         )

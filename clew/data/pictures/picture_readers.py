@@ -53,7 +53,9 @@ def read_captioned(
     """
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
-        yield from build_examples(listed_rows(data, Captioned, [("picture", "captions")]), made_captioned, data, notes)
+        yield from build_examples(
+            listed_rows(data, Captioned, [("picture", "captions")]), captioned_example, data, notes
+        )
         return
     path = caption_file(expand_home(data))
     folder = path.parent if pictures is None else check_folder(expand_home(pictures))
@@ -114,17 +116,17 @@ def caption_file(path: Path) -> Path:
     return file
 
 
-def made_captioned(values: Mapping[str, Any], place: str) -> Captioned:
-    return Captioned(given_picture(values["picture"]), as_captions(values["captions"]), place)
+def captioned_example(values: Mapping[str, Any], place: str) -> Captioned:
+    return Captioned(picture_from(values["picture"]), as_captions(values["captions"]), place)
 
 
-def given_picture(given: Any) -> Picture:
+def picture_from(value: Any) -> Picture:
     """Return a picture passed from Python, as a picture or as the path of a file."""
-    if not isinstance(given, (Path, str)):
-        picture: Picture = given
+    if not isinstance(value, (Path, str)):
+        picture: Picture = value
         return picture
-    if (file := find_picture(str(given), Path())) is None:
-        raise Faulty("missing picture", missing(str(given), Path.cwd()))
+    if (file := find_picture(str(value), Path())) is None:
+        raise Faulty("missing picture", missing(str(value), Path.cwd()))
     return file
 
 
@@ -156,7 +158,7 @@ PICTURE_FILES = InputFiles(
     endings=ENDINGS,
     at=lambda path: PictureRef(str(path)),
     find=named_picture,
-    given=given_picture,
+    from_value=picture_from,
     path=reference_name,
     check=picture_size,
 )

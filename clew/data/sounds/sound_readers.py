@@ -65,7 +65,7 @@ SOUND_FILES = InputFiles(
     endings=ENDINGS,
     at=str,
     find=named_sound,
-    given=lambda sound: sound,
+    from_value=lambda sound: sound,
     path=given_path,
     check=sound_length,
 )

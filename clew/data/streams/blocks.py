@@ -263,9 +263,9 @@ def group_blocks(groups: Sequence[Group]) -> Iterator[tuple[list[int], list[Grou
 def is_plain_utf8(path: Path) -> bool:
     """Return whether a file is plain UTF-8, by its declared encoding or its first bytes. Such a file can be cut at any
     newline."""
-    given = given_encoding(path)
-    if given is not None:
-        return check_encoding(given) == UTF8
+    encoding = given_encoding(path)
+    if encoding is not None:
+        return check_encoding(encoding) == UTF8
     head = beginning_of(path)
     detected = detect_encoding(head)
     try:

@@ -61,7 +61,7 @@ class Mentions(NamedTuple):
     """How often each thing of a scene is mentioned, and how many mentioned things the scene does not have."""
 
     counts: tuple[int, ...]
-    others: int
+    num_invented: int
 
     @property
     def num_covered(self) -> int:
@@ -89,8 +89,8 @@ def captions(scene: Scene) -> list[GroundedText]:
 def fixed_caption(scene: Scene) -> GroundedText:
     """Return the sentence that the scene alone determines: the relation of the first thing to the second, in the order
     of their colours and then their shapes; or that the only thing exists. It describes its things completely."""
-    first, *others = sorted(range(len(scene.things)), key=lambda number: rank_of(scene.things[number]))
-    return related(scene, first, others[0], True) if others else alone(scene, first, True, placed=False, there_is=True)
+    first, *rest = sorted(range(len(scene.things)), key=lambda number: rank_of(scene.things[number]))
+    return related(scene, first, rest[0], True) if rest else alone(scene, first, True, placed=False, there_is=True)
 
 
 def rank_of(thing: Thing) -> tuple[int, int]:
@@ -257,11 +257,11 @@ def objects_mentioned(text: str, scene: Scene) -> Mentions:
     """Count how often a text mentions each thing of a scene. If several things fit a description, it counts for the one
     mentioned least so far, the first of those."""
     counts = [0] * len(scene.things)
-    others = 0
+    num_invented = 0
     for noun in nouns(text):
         fitting = [number for number, thing in enumerate(scene.things) if noun.fits(thing)]
         if fitting:
             counts[min(fitting, key=lambda number: counts[number])] += 1
         else:
-            others += 1
-    return Mentions(tuple(counts), others)
+            num_invented += 1
+    return Mentions(tuple(counts), num_invented)

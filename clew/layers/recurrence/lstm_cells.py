@@ -52,8 +52,8 @@ class LSTM(Gated):
             return LSTMState(*memory.final)
         return LSTMState(like.new_zeros(batch_size, self.dim), like.new_zeros(batch_size, self.dim))
 
-    def kernel_state(self, found: Tree) -> State:
-        return LSTMState(*found)
+    def kernel_state(self, state: Tree) -> State:
+        return LSTMState(*state)
 
     def forward(self, inputs: Tree, state: LSTMState) -> tuple[Tensor, LSTMState]:
         projected, hidden_weight = inputs

@@ -54,9 +54,9 @@ class Steps:
 
 
 @contextmanager
-def seeing_steps(found: list[Steps]) -> Iterator[None]:
-    """Within this context, recurrences run as equations and append their steps to `found`."""
-    token = _seen.set(found)
+def seeing_steps(steps: list[Steps]) -> Iterator[None]:
+    """Within this context, recurrences run as equations and append their steps to `steps`."""
+    token = _seen.set(steps)
     try:
         yield
     finally:

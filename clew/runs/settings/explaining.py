@@ -73,7 +73,7 @@ def explain(
     first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
     name = (prefix + dotted(location)).strip(".")
-    kind, given, context = first["type"], first.get("input"), first.get("ctx", {})
+    kind, value, context = first["type"], first.get("input"), first.get("ctx", {})
     if kind == "value_error":
         inner = context["error"]
         if isinstance(inner, MemberError):
@@ -93,7 +93,7 @@ def explain(
             f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{suggestion} known:"
             f" {few_of(list(known), 200) or 'none'}"
         )
-    return f"{spell(name)} {_rule(kind, context, first['msg'])}, not {shown(given)}"
+    return f"{spell(name)} {_rule(kind, context, first['msg'])}, not {shown(value)}"
 
 
 def relative_name(section: str, field: str | None, known: Sequence[str]) -> str | None:

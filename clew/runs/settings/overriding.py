@@ -18,11 +18,11 @@ BATCHING_FIELDS = ("batching", "vary_length", "documents", "bucket")
 
 
 def override(
-    settings: Mapping[str, Any], assignments: Iterable[str], given: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any], assignments: Iterable[str], from_file: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return complete settings with `section.field=value` overrides applied, left to right. A new `model.family` or
     `task.name` first resets its section; `task=NAME` also resets the section `data` and the batching fields, except for
-    values that a file has `given`. Steps replace the epochs of earlier settings."""
+    values that the recipe's file sets (`from_file`). Steps replace the epochs of earlier settings."""
     overrides = [parse_assignment(assignment) for assignment in assignments]
     values = {".".join(path): value for path, value in overrides}
     epochs = values.get("training.epochs")
@@ -33,7 +33,7 @@ def override(
                 " long to train; give one of them"
             )
         overrides.append((["training", "epochs"], None))
-    return _apply(settings, overrides, given or {})
+    return _apply(settings, overrides, from_file or {})
 
 
 def overlay(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def overlay(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
 
 
 def _apply(
-    settings: Mapping[str, Any], overrides: list[tuple[list[str], Any]], given: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any], overrides: list[tuple[list[str], Any]], from_file: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Apply overrides left to right."""
     result = deepcopy(dict(settings))
@@ -50,10 +50,10 @@ def _apply(
     for path, value in overrides:
         if path == ["task"] and isinstance(value, str):
             _reset(result, "task", "name", value, TASKS)
-            result["data"] = _select((given or {}).get("data"), COMMON_DATA_FIELDS)
+            result["data"] = _select((from_file or {}).get("data"), COMMON_DATA_FIELDS)
             if isinstance(training := result.get("training"), dict):
                 kept = {name: training[name] for name in training if name not in BATCHING_FIELDS}
-                result["training"] = {**kept, **_select((given or {}).get("training"), BATCHING_FIELDS)}
+                result["training"] = {**kept, **_select((from_file or {}).get("training"), BATCHING_FIELDS)}
         elif path == ["task", "name"] and _is_new(result, "task", "name", value):
             _reset(result, "task", "name", value, TASKS)
             _fit_data(result, value)

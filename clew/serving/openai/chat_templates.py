@@ -88,8 +88,8 @@ def template_of(fields: Any, name: str) -> ChatTemplate:
     return template
 
 
-def template_for(folder: Path, given: Path | None) -> ChatTemplate:
+def template_for(folder: Path, path: Path | None) -> ChatTemplate:
     """The template given by the user, else the one in the run's folder, else the default."""
-    if given is not None:
-        return read_template(given)
+    if path is not None:
+        return read_template(path)
     return read_template(folder / FILE) if (folder / FILE).is_file() else ChatTemplate()

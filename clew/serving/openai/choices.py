@@ -37,7 +37,7 @@ class Choice:
         self.stops = stops
         self.length = 0
         """The number of characters passed on."""
-        self.held = ""
+        self.pending = ""
         self.tokens: list[TokenInfo] = []
         self.num_written = 0
         """The number of tokens, including the end token, excluding those after a stop."""
@@ -46,26 +46,26 @@ class Choice:
         """The new text, its tokens, and the reason why it ended, if it did."""
         new, finish, is_cut = "", None, False
         for place, token in enumerate(written.text):
-            offset = self.length + len(new) + len(self.held)
+            offset = self.length + len(new) + len(self.pending)
             self.tokens.append(
                 TokenInfo(token, written.plain[place], (written.alternatives or [[]] * (place + 1))[place], offset)
             )
-            self.held += self.growing.add(token)
-            if self.stops and (stop_index := first_stop(self.held, self.stops)) is not None:
-                self.held, finish, is_cut = self.held[:stop_index], "stop", True
+            self.pending += self.growing.add(token)
+            if self.stops and (stop_index := first_stop(self.pending, self.stops)) is not None:
+                self.pending, finish, is_cut = self.pending[:stop_index], "stop", True
                 self.num_written += place + 1
                 break
-            count = len(self.held) - held_back(self.held, self.stops)
-            new, self.held = new + self.held[:count], self.held[count:]
+            count = len(self.pending) - held_back(self.pending, self.stops)
+            new, self.pending = new + self.pending[:count], self.pending[count:]
         else:
             self.num_written += len(written.tokens)
             if written.ended is not None:
-                self.held += self.growing.rest()
+                self.pending += self.growing.rest()
                 finish = "stop" if written.ended == "end" else "length"
-                if (stop_index := first_stop(self.held, self.stops)) is not None:
-                    self.held, finish, is_cut = self.held[:stop_index], "stop", True
+                if (stop_index := first_stop(self.pending, self.stops)) is not None:
+                    self.pending, finish, is_cut = self.pending[:stop_index], "stop", True
         if finish is not None:
-            new, self.held = new + self.held, ""
+            new, self.pending = new + self.pending, ""
         self.length += len(new)
         if not new and finish is None:
             return "", [], None

@@ -228,7 +228,7 @@ class OpenAIRoutes:
         is_base64 = fields.is_base64
         use = run.uses[verb]
         reader = run.task.vectors()[1]
-        texts = [self.text_of(reader.tokenizer, given, "the input") for given in fields.inputs]
+        texts = [self.text_of(reader.tokenizer, text_input, "the input") for text_input in fields.inputs]
         call = call_of(run, verb, {"texts": texts}, self.service.longest)
         answers = await while_connected(request, self.service.batcher.answers(call))
         assert use.vector is not None and use.watch is not None

@@ -152,7 +152,9 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
 
     def read_files(self, files: PartFiles, data: ExampleData, notes: Notes) -> Sequence[Any]:
         return gather(
-            self.kind.read_files([data.given(file) for file in files if isinstance(file, (Path, str))], data, notes)
+            self.kind.read_files(
+                [data.with_encoding(file) for file in files if isinstance(file, (Path, str))], data, notes
+            )
         )
 
     def apart(self, parts: Mapping[str, Sequence[Any]], data: ExampleData) -> Parts:

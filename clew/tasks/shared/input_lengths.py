@@ -9,8 +9,8 @@ from clew.tasks.offers import ModelInput
 
 def places_read(task: Any, row: Any) -> int:
     """Return the number of places of the file in a row's first field, from its header alone."""
-    given = next(value for _, value in row)
-    length: int = task.reader.measured(given).length
+    value = next(value for _, value in row)
+    length: int = task.reader.measured(value).length
     return length
 
 

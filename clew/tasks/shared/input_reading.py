@@ -26,7 +26,7 @@ class ReadsInput(RunsBody, TakesPlaces):
     names_files = True
     """Whether the text that it takes is the path of a file."""
 
-    def without_target(self, given: Any) -> Any:
+    def without_target(self, example: Any) -> Any:
         """Encode an input without a target, as `collate` takes it."""
         raise NotImplementedError
 

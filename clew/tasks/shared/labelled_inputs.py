@@ -93,8 +93,8 @@ class InputClassifier(ReadsInput, PooledClassifier):
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
         return InputBatch(inputs, mask, torch.tensor([each.target for each in examples], dtype=torch.float32))
 
-    def without_target(self, given: Any) -> EncodedInput:
-        return EncodedInput(self.reader.measured(given), [0.0] * len(self.labels))
+    def without_target(self, example: Any) -> EncodedInput:
+        return EncodedInput(self.reader.measured(example), [0.0] * len(self.labels))
 
     def judge_inputs(self, inputs: Sequence[Any]) -> list[JudgedInput]:
         """Return the prediction for each input, in the given order. An error names the input that cannot be read."""

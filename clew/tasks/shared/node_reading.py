@@ -113,8 +113,8 @@ class ReadsGraph:
             rows = len(tokens_of(words))
             graphs = map_batch(lambda part: part.expand(rows, *part.shape[1:]), batch.graphs)
             hidden = self.body(*self.body_inputs(batch._replace(words=words, mask=None, graphs=graphs)))[0]
-            found: Tensor = self.output(hidden)[:, place - 1]
-            return found
+            scores: Tensor = self.output(hidden)[:, place - 1]
+            return scores
 
         label = chosen_label(self.labels.names, logits, batch.words, of)
         what = f"the score of {named(self.labels.names[label])} at {named(sentence.words[place - 1])}"

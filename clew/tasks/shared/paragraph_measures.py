@@ -33,6 +33,6 @@ def paragraph_measures(
         return caption_statistics
     mentions = [objects_mentioned(text, scene) for text, scene in zip(texts, scenes, strict=True)]
     return [
-        {**paragraph_statistics(mention.counts, mention.others, is_true(text, scene)), **statistics}
+        {**paragraph_statistics(mention.counts, mention.num_invented, is_true(text, scene)), **statistics}
         for mention, text, scene, statistics in zip(mentions, texts, scenes, caption_statistics, strict=True)
     ]

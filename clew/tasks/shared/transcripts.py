@@ -44,7 +44,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Heard:
+class Transcription:
     """The transcript of a sound.
 
     `log_prob` is summed over all paths that collapse to the text; without a beam search it is that of the best path.
@@ -99,17 +99,20 @@ class MeasuredTranscripts:
         return {"source": str(example.id), "target": example.text, "prediction": prediction}
 
 
-def heard_objects(number: int, row: SoundRow, answer: "Heard | list[Heard] | None", options: Any) -> Objects:
+def transcription_objects(
+    number: int, row: SoundRow, answer: "Transcription | list[Transcription] | None", options: Any
+) -> Objects:
     if answer is None:
         return [{"line": number, "sound": "", "text": None}]
-    if isinstance(answer, Heard):
-        return [{"line": number, **heard_object(answer)}]
+    if isinstance(answer, Transcription):
+        return [{"line": number, **transcription_object(answer)}]
     return [
-        {"line": number, "rank": rank, **heard_object(transcript)} for rank, transcript in enumerate(answer, start=1)
+        {"line": number, "rank": rank, **transcription_object(transcript)}
+        for rank, transcript in enumerate(answer, start=1)
     ]
 
 
-def heard_object(transcript: Heard) -> dict[str, Any]:
+def transcription_object(transcript: Transcription) -> dict[str, Any]:
     attention = {} if transcript.attention is None else {"attention": transcript.attention.as_json()}
     return {"sound": transcript.sound, "text": transcript.text, "log_prob": transcript.log_prob, **attention}
 

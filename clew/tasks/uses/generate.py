@@ -37,9 +37,9 @@ class GenerateOptions(WritingOptions):
     )
 
     @classmethod
-    def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        settings = super().over(own, given)
-        if given.get("samples", 1) != 1 and (method := settings.get("method", "sample")) != "sample":
+    def over(cls, own: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+        settings = super().over(own, requested)
+        if requested.get("samples", 1) != 1 and (method := settings.get("method", "sample")) != "sample":
             remedy = f"; use {argument('n_best')} for several texts of beam search" if method == "beam" else ""
             raise UserError(
                 f"{argument_name('samples')} is for sampling, and {argument_name('method')} is {method}, which"

@@ -61,7 +61,7 @@ def test_a_guess_does_not_depend_on_where_a_piece_ends(place: int, tmp_path: Pat
 def test_a_given_encoding_is_used(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\nсыр,ja\nрис,ja\nдом,nein\n".encode("cp1251"))
     data = LabelledData(train=str(path), encoding="cp1251")
-    examples = list(LABELLED.read_files([data.given(str(path))], data, None))  # type: ignore[arg-type]
+    examples = list(LABELLED.read_files([data.with_encoding(str(path))], data, None))  # type: ignore[arg-type]
     assert [example.text for example in examples] == ["сыр", "рис", "дом"]
     file = given_file(write(tmp_path / "b.txt", "Ärger".encode("cp437")), "cp437")
     assert list(read_lines(file)) == ["Ärger"]

@@ -83,7 +83,7 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "Filled": ("masks", "follows"),
     "Guess": ("token", "probability", "text"),
     "AnsweredQuestion": ("text", "probability", "no_answer", "n_best"),
-    "Heard": ("text", "log_prob"),
+    "Transcription": ("text", "log_prob"),
     "Caption": ("text", "tokens", "log_prob", "score"),
     "WrittenParagraph": ("sentences", "log_prob"),
     "JudgedInput": ("labels", "probabilities", "number"),

@@ -13,7 +13,7 @@ from clew.tasks.shared.input_reading import GIVEN
 from clew.tasks.uses.explaining import Explained
 
 
-def explain_heard(task: Any, model_input: ModelInput, of: str | None, place: int | None) -> Explained:
+def explain_transcription(task: Any, model_input: ModelInput, of: str | None, place: int | None) -> Explained:
     """Explain log p of a text, summed over all paths that collapse to it (without a text, that of the best path):
 
         log sum over paths that collapse to the text of prod_t softmax(logits_t)[path_t]
@@ -33,8 +33,8 @@ def explain_heard(task: Any, model_input: ModelInput, of: str | None, place: int
     check_spoken(task, targets, of, place, encoded.input.length)
 
     def logits_of(inputs: Any) -> Tensor:
-        found: Tensor = task.logits(batch._replace(inputs=inputs, mask=None))
-        return found
+        logits: Tensor = task.logits(batch._replace(inputs=inputs, mask=None))
+        return logits
 
     text = task.target.decode(ids).strip()
     score: Callable[[Any], Tensor]
@@ -43,8 +43,8 @@ def explain_heard(task: Any, model_input: ModelInput, of: str | None, place: int
 
         def score(inputs: Any) -> Tensor:
             rows = logits_of(inputs)
-            found: Tensor = task.ctc.log_likelihood(rows, targets.expand(len(rows), -1))
-            return found
+            log_probs: Tensor = task.ctc.log_likelihood(rows, targets.expand(len(rows), -1))
+            return log_probs
 
     else:
         symbol, log_probs = ids[place - 1], logits[0].log_softmax(-1)
