@@ -1,1 +1,1 @@
-"""What goes wrong on purpose: every fault ends in success or in one sentence. One file a kind of fault."""
+"""Fault injection: every trial must end in success or in a one-sentence error message. One kind of fault per file."""

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.faults [NAME ...] [--count N] [--seed N]` tries each kind of fault and prints what became of
-it.
+"""`python -m benchmarks.faults [NAME ...] [--count N] [--seed N]`: run trials of each kind of fault and print their
+results.
 
-A kind is a file beside this one, with `run(count, seed) -> Result`, and its line in KINDS.
+A kind of fault is a file in this folder, with `run(count, seed) -> Result`, and an entry in KINDS.
 """
 
 import argparse
@@ -24,18 +24,18 @@ KINDS = {
     "memory": 100_000,
     "divergence": 300,
 }
-"""Each kind's number of trials; of memory, of steps."""
+"""The default number of trials of each kind; for `memory`, the number of steps."""
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"kinds of fault: {', '.join(KINDS)} (default: all)")
-    parser.add_argument("--count", type=int, help="trials of each kind (default: the kind's own number)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed draws other trials")
+    parser.add_argument("--count", type=int, help="trials of each kind (default: see KINDS)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the trials")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in KINDS]:
         parser.error(f"unknown kind {unknown[0]!r}; known: {', '.join(KINDS)}")
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # processes are forked, and a GPU that was touched cannot be
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # nor can the threads of a tokenizer
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # processes are forked, which does not work after a GPU was used
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # forking does not work with a tokenizer's threads either
     failed = False
     for name in options.names or KINDS:
         result = import_module(f"benchmarks.faults.{name}").run(options.count or KINDS[name], options.seed)

@@ -1,4 +1,4 @@
-"""The same fuzzed configs and data files through the command: `clew train` ends with 0 or 2, and without a
+"""Fuzzed configs and data files through the command line: `clew train` must end with status 0 or 2 and without a
 traceback."""
 
 import contextlib
@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from benchmarks.faults import configs, texts
-from benchmarks.faults.trials import MEMORY, REFUSED, Fault, Result, Watch, in_this_process, put_through
+from benchmarks.faults.trials import MEMORY, REJECTED, Fault, Result, Runner, in_this_process, run_trials
 from clew.cli.main import main
 from clew.text.train import train_character
 
@@ -26,49 +26,49 @@ LONGEST_ARGUMENT = 100_000
 STORY = "she tied one end of the thread to the door and went in.\n" * 40
 SMALL = ("training.batch_size=2", "training.length=4", "training.schedule=constant", "device=cpu")
 LAST = ("training.steps=1", "training.compile=false", "decoding.max_new=8", "data.corpus=null")
-"""What a fuzzed setting may not change, or a trial would take hours."""
+"""Settings that fuzzed settings cannot override, because a trial would take hours."""
 
 
-class Ended(NamedTuple):
+class CompletedProcess(NamedTuple):
     status: int
     out: bytes
     err: bytes
 
 
-Call = Callable[[list[bytes], Path], Ended]
+Call = Callable[[list[bytes], Path], CompletedProcess]
 
 
-def run(count: int, seed: int, watch: Watch = in_this_process, call: Call | None = None) -> Result:
-    tried = partial(attempt, call=call or by_process)
-    return put_through(Fault("fuzzed commands", draw, tried, describe, smaller, seconds=120.0), count, seed, watch)
+def run(count: int, seed: int, runner: Runner = in_this_process, call: Call | None = None) -> Result:
+    fault = Fault("fuzzed commands", draw, partial(attempt, call=call or by_process), describe, smaller, seconds=120.0)
+    return run_trials(fault, count, seed, runner)
 
 
 def attempt(case: Any, call: Call) -> str:
     with tempfile.TemporaryDirectory(prefix="clew-commands-") as name:
         folder = Path(name)
         (folder / "story.txt").write_text(STORY, encoding="utf-8")
-        ended = call(arguments(case, folder), folder)
-    err = ended.err.decode("utf-8")
+        process = call(arguments(case, folder), folder)
+    err = process.err.decode("utf-8")
     assert "Traceback" not in err, f"a traceback: {err.splitlines()[-1]}"
-    last = err.splitlines()[-1] if err else ""
-    assert ended.status in (0, 2), f"status {ended.status}: {last}"
-    assert ended.status == 0 or last.startswith("clew: "), f"no sentence: {last}"
-    return REFUSED if ended.status else "trained a step"
+    last_line = err.splitlines()[-1] if err else ""
+    assert process.status in (0, 2), f"status {process.status}: {last_line}"
+    assert process.status == 0 or last_line.startswith("clew: "), f"no message: {last_line}"
+    return REJECTED if process.status else "trained a step"
 
 
 def arguments(case: Any, folder: Path) -> list[bytes]:
-    """`clew train ...`, the files it reads written into the folder."""
+    """Return `clew train ...`, after writing the files that it reads into the folder."""
     settings: tuple[str, ...]
     if isinstance(case, texts.Case):
         texts.write(case, folder / "texts")
-        given = [f"text.{name}={json.dumps(value)}" for name, value in case.text.items()]
+        text_settings = [f"text.{name}={json.dumps(value)}" for name, value in case.text.items()]
         path = texts.train_path(case, folder / "texts").relative_to(folder)
         recipe, settings = (
             "text-lstm",
             (
                 "model.dim=4",
                 "model.embedding_dim=4",
-                *given,
+                *text_settings,
                 f"data.train={path}",
                 f"training.batching={case.batching}",
             ),
@@ -94,53 +94,53 @@ def arguments(case: Any, folder: Path) -> list[bytes]:
     ]
 
 
-def by_process(words: list[bytes], folder: Path) -> Ended:
-    """As a person starts it."""
-    found = subprocess.run(
+def by_process(words: list[bytes], folder: Path) -> CompletedProcess:
+    """Run clew in a process, as a user does."""
+    completed = subprocess.run(
         [sys.executable, "-m", "clew", *(word[:LONGEST_ARGUMENT] for word in words)],
         cwd=folder,
-        env={**os.environ, **own(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **own_environment(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
     )
-    return Ended(found.returncode, found.stdout, found.stderr)
+    return CompletedProcess(completed.returncode, completed.stdout, completed.stderr)
 
 
-def by_call(words: list[bytes], folder: Path) -> Ended:
-    """In this process, which is quicker by the time that torch takes to load."""
+def by_call(words: list[bytes], folder: Path) -> CompletedProcess:
+    """Run clew in this process, which saves the time of importing torch."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with inside(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = main([os.fsdecode(word) for word in words])
-        except SystemExit as end:
-            status = int(end.code or 0)
-    return Ended(status, *(stream.buffer.getvalue() for stream in (out, err)))  # type: ignore[attr-defined]
+        except SystemExit as error:
+            status = int(error.code or 0)
+    return CompletedProcess(status, *(stream.buffer.getvalue() for stream in (out, err)))  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
 def inside(folder: Path) -> Iterator[None]:
-    before, place = dict(os.environ), Path.cwd()
-    os.environ.update(own(folder))
+    environment, working_folder = dict(os.environ), Path.cwd()
+    os.environ.update(own_environment(folder))
     os.chdir(folder)
     try:
         yield
     finally:
-        os.chdir(place)
+        os.chdir(working_folder)
         os.environ.clear()
-        os.environ.update(before)
+        os.environ.update(environment)
 
 
-def own(folder: Path) -> dict[str, str]:
-    """A home and a cache of the trial's own."""
+def own_environment(folder: Path) -> dict[str, str]:
+    """Return variables that give a trial its own home and cache."""
     return {"CLEW_CACHE": str(folder / "cache"), "HOME": str(folder)}
 
 
 def draw(random: Random) -> Any:
-    """A config or a data file in turn, of a model that is small and of a file that nothing happens to."""
+    """Draw a config for a small model, or a data file that does not change while it is read."""
     if random.random() < 0.5:
         return replace(texts.draw(random), event="", after="")
     case = configs.draw(random)
-    edits = tuple(edit for edit in case.edits if edit[0] != "training.compile")  # a minute each
+    edits = tuple(edit for edit in case.edits if edit[0] != "training.compile")  # compiling takes a minute
     return replace(case, edits=edits, assignments=case.assignments or tuple(configs.smallest(case.recipe)))
 
 

@@ -1,5 +1,5 @@
-"""Fuzzed configs: assignments, YAML files and a run's config.json, laid over every recipe, checked, built and run one
-step."""
+"""Fuzzed configs: assignments, YAML files and config.json files of runs, as overrides of every recipe. They are
+checked, built and trained for one step."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
+from benchmarks.faults.trials import Fault, Result, Runner, run_in_child, run_trials
 from clew.core.config import build_part, options_of
 from clew.core.tree_nodes import head_nodes
 from clew.data.examples import Answer, Labelled, LabelledTree, Pair, Parsed, Question, Sentence
@@ -65,7 +65,7 @@ from clew.training.problems import prepare_problem
 from clew.training.run import check_training
 from clew.training.schedules import SCHEDULES
 
-LARGEST = 50 * 2**20  # bytes of weights; the machine is said to have no more
+LARGEST = 50 * 2**20  # bytes; the pretended memory of the machine
 OBEYED = Path(tempfile.gettempdir()) / f"clew-tag-obeyed-{os.getpid()}"
 TAG = f"!!python/object/apply:os.system ['touch {OBEYED}']"
 TOKENIZER = train_character("the ball of thread\n")
@@ -122,9 +122,12 @@ SMALL = {
 
 @dataclass(frozen=True)
 class Case:
-    """Edits of a recipe's config in one of three forms: `assignments` alone; a `yaml` file of fields (a path and its
-    text) and of lines in bytes, the assignments after it; a run's `json`, fields of it set to a text, and bytes of it
-    (start, length, new) replaced."""
+    """Edits of a recipe's config in one of three forms.
+
+    - `assignments`: only assignments.
+    - `yaml`: a YAML file of fields (path, text) and of lines in bytes, followed by the assignments.
+    - `json`: the config.json of a run, in which fields (path, text) are set and bytes (start, length, new) replaced.
+    """
 
     form: str
     recipe: str
@@ -132,9 +135,9 @@ class Case:
     assignments: tuple[str, ...] = ()
 
 
-def run(count: int, seed: int, watch: Watch = watched) -> Result:
+def run(count: int, seed: int, runner: Runner = run_in_child) -> Result:
     with pretended_memory():
-        return put_through(Fault("fuzzed configs", draw, attempt, describe, smaller), count, seed, watch)
+        return run_trials(Fault("fuzzed configs", draw, attempt, describe, smaller), count, seed, runner)
 
 
 @contextmanager
@@ -153,10 +156,10 @@ def attempt(case: Case) -> str:
             config = read(case, Path(folder))
         check_training(config.training)
         if TASKS[config.task.name].learning is None:
-            prepare_problem(config)  # which refuses it
+            prepare_problem(config)  # raises an error
         step(config, build_task(config, vocabularies(config)))
         assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, (
-            "what is written does not read back"
+            "the written config differs from the config"
         )
     finally:
         assert not OBEYED.exists(), "a tag of a YAML file was obeyed"
@@ -200,23 +203,23 @@ def batch_of(config: Config, task: Any) -> Any:
 
 
 def step(config: Config, task: Any) -> None:
-    """What was said to be a model, an optimiser and a schedule learns, and at a rate that is none below zero."""
+    """Take one training step, and check that all learning rates are finite and not negative."""
     training = config.training
     optimiser = build_part("optimiser", training.optimiser, OPTIMISERS, task.parameters(), training.learning_rate)
     schedule = build_part("schedule", training.schedule, SCHEDULES, training.steps)
     for number, epoch in ((0, 0), (training.steps - 1, 9), (training.steps - 1, 10**6)):
-        assert 0 <= schedule.factor(number, epoch) < math.inf, "a learning rate below zero or without bound"
+        assert 0 <= schedule.factor(number, epoch) < math.inf, "a negative or infinite learning rate"
     terms, _ = task.train()(batch_of(config, task))
     sum(term.weight * term.sum for term in terms.values()).backward()  # type: ignore[union-attr]
     optimiser.step()
 
 
 def yaml_of(case: Case) -> bytes:
-    """Fields of one section together, then the lines."""
+    """Write the fields, grouped by section, and then the lines."""
     sections: dict[str, list[str]] = {}
     for path, text in (edit for edit in case.edits if isinstance(edit, tuple)):
-        section, *below = path.split(".")
-        sections.setdefault(section, []).append(f"{'.'.join(below)}: {text}" if below else text)
+        section, *names = path.split(".")
+        sections.setdefault(section, []).append(f"{'.'.join(names)}: {text}" if names else text)
     fields = [
         f"{section}: " + (f"{{{', '.join(inner)}}}" if ": " in inner[0] else inner[0])
         for section, inner in sections.items()
@@ -228,34 +231,34 @@ def yaml_of(case: Case) -> bytes:
 
 
 def json_of(case: Case) -> bytes:
-    """The resolved config as a run has it, fields set to any text at all, then bytes changed."""
+    """Write the resolved config as in a run, with fields set to arbitrary text, and then with bytes replaced."""
     settings = json.loads(
         json.dumps({"format": FORMAT, **config_of(case.recipe, case.assignments).model_dump(mode="json")})
     )
     texts = {}
     for number, (path, text) in enumerate(edit for edit in case.edits if isinstance(edit[0], str)):
-        here = settings
-        *above, last = path.split(".")
-        for name in above:
-            here = here[name] if isinstance(here.get(name), dict) else here.setdefault(name + "_", {})
-        here[last] = f"<{number}>"
+        section = settings
+        *parents, last = path.split(".")
+        for name in parents:
+            section = section[name] if isinstance(section.get(name), dict) else section.setdefault(name + "_", {})
+        section[last] = f"<{number}>"
         texts[f'"<{number}>"'] = text
     content = json.dumps(settings, indent=2)
     for mark, text in texts.items():
         content = content.replace(mark, text)
-    found = content.encode("utf-8", "surrogatepass")
+    data = content.encode("utf-8", "surrogatepass")
     for start, length, new in (edit for edit in case.edits if isinstance(edit[0], int)):
-        found = found[: start % (len(found) + 1)] + new + found[start % (len(found) + 1) + length :]
-    return found
+        data = data[: start % (len(data) + 1)] + new + data[start % (len(data) + 1) + length :]
+    return data
 
 
 def describe(case: Case) -> str:
-    given = " ".join(shlex.quote(assignment) for assignment in case.assignments)
-    command = f"clew train {case.recipe} {given}".encode("utf-8", "backslashreplace").decode()
+    assignments = " ".join(shlex.quote(assignment) for assignment in case.assignments)
+    command = f"clew train {case.recipe} {assignments}".encode("utf-8", "backslashreplace").decode()
     if case.form == "assignments":
         text = command
     elif case.form == "yaml":
-        text = f"YAML {yaml_of(case)!r}, then {given!r}"
+        text = f"YAML {yaml_of(case)!r}, then {assignments!r}"
     else:
         text = f"config.json of `{command}` with {case.edits!r}"
     return text if len(text) < 600 else f"{text[:400]} ... ({len(text):,} characters)"
@@ -307,7 +310,7 @@ RECIPE_NAMES = [
 
 
 def small_settings(recipe: str, random: Random) -> tuple[str, ...]:
-    """Mostly a small model, so that most that is well-formed is also built."""
+    """Return settings of a small model in most cases, so that most valid configs are small enough to be built."""
     if random.random() < 0.1:
         return ()
     if random.random() < 0.2:
@@ -317,7 +320,7 @@ def small_settings(recipe: str, random: Random) -> tuple[str, ...]:
 
 
 def smallest(recipe: str) -> list[str]:
-    """Settings that make a recipe's own model small."""
+    """Return settings that make the recipe's own model small."""
     return SMALL.get(config_of(recipe).model.model_dump()["family"], [])
 
 
@@ -341,7 +344,7 @@ def assignment(random: Random, fields: dict[str, Any], strangeness: float) -> st
 
 
 def setting(random: Random, fields: dict[str, Any], strangeness: float) -> tuple[str, str]:
-    """A field and a value: both right, one right, or neither."""
+    """Draw a field and a value; each may be valid or not."""
     strange = random.random() < strangeness
     tables = [path for path in PARTS if strange or (path in fields and path != "model.family")]
     path, kind = random.choice([*fields, *tables * 4]), random.random()
@@ -349,20 +352,20 @@ def setting(random: Random, fields: dict[str, Any], strangeness: float) -> tuple
         return path, layers(random, strangeness) if path == "model.layers" else part(random, PARTS[path], strangeness)
     if path in PARTS and path not in ("model.family", "model.layers", "task.name", "text.tokenizer"):
         options = [option for member in PARTS[path].values() for option in options_of(member)]
-        return f"{path}.{random.choice(options or ['name'])}", value(random) if strange else right_value(random, 0.1)
+        return f"{path}.{random.choice(options or ['name'])}", value(random) if strange else valid_value(random, 0.1)
     if not strange:
-        return path, right_value(random, fields[path])
+        return path, valid_value(random, fields[path])
     return strange_path(random, path) if kind < 0.3 else path, value(random)
 
 
-def paths(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, inner in settings.items():
-        if isinstance(inner, dict) and not above:
-            found |= paths(inner, f"{name}.")
+def paths(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict) and not prefix:
+            values |= paths(value, f"{name}.")
         else:
-            found[above + name] = inner
-    return found
+            values[prefix + name] = value
+    return values
 
 
 def strange_path(random: Random, path: str) -> str:
@@ -388,15 +391,15 @@ def strange_path(random: Random, path: str) -> str:
     )
 
 
-def right_value(random: Random, now: Any) -> str:
-    """One of the kind that stands there."""
-    if isinstance(now, bool):
+def valid_value(random: Random, current: Any) -> str:
+    """Draw a value of the type of the current one."""
+    if isinstance(current, bool):
         return random.choice(["true", "false"])
-    if isinstance(now, int) or now is None:
+    if isinstance(current, int) or current is None:
         return str(random.choice([1, 2, 3, 4, 6, 8, 12, 100]))
-    if isinstance(now, float):
+    if isinstance(current, float):
         return repr(random.choice([0.0, 0.1, 0.5, 0.9, 1.0, 1e-3, 10.0]))
-    return json.dumps(now)
+    return json.dumps(current)
 
 
 def part(random: Random, table: dict[str, Any], strangeness: float) -> str:
@@ -406,16 +409,16 @@ def part(random: Random, table: dict[str, Any], strangeness: float) -> str:
     if not chosen:
         return name
     values = [
-        value(random) if random.random() < strangeness else right_option(random, table[name], option)
+        value(random) if random.random() < strangeness else valid_option(random, table[name], option)
         for option in chosen
     ]
-    inner = "".join(f", {option}: {given}" for option, given in zip(chosen, values, strict=True))
+    inner = "".join(f", {option}: {text}" for option, text in zip(chosen, values, strict=True))
     return f"{{name: {name}{inner}}}"
 
 
-def right_option(random: Random, member: Any, option: str) -> str:
+def valid_option(random: Random, member: Any, option: str) -> str:
     default = options_of(member)[option].default
-    return json.dumps(default) if isinstance(default, str) else right_value(random, default)
+    return json.dumps(default) if isinstance(default, str) else valid_value(random, default)
 
 
 def layers(random: Random, strangeness: float) -> str:
@@ -569,7 +572,7 @@ VALUES = [
 
 
 def odd_line(random: Random, fields: dict[str, Any]) -> bytes:
-    """What YAML has that a config has not, and what is no YAML."""
+    """Draw a line with YAML features that a config does not support, or with invalid YAML."""
     name, text = random.choice([*fields, "x"]).split(".")[0], value(random)
     depth = random.choice([15, 50, 500, 5000])
     kind = random.choice(
@@ -631,8 +634,8 @@ def merge_bomb(name: str) -> str:
     return "\n".join([f"{name}:", *(f"  {row}" for row in rows)])
 
 
-def as_json(given: str) -> str:
+def as_json(text: str) -> str:
     try:
-        return json.dumps(parse_value(given))
-    except ValueError:  # no value of ours, or more digits than Python writes
-        return json.dumps(given)
+        return json.dumps(parse_value(text))
+    except ValueError:  # not a valid value, or more digits than Python converts
+        return json.dumps(text)

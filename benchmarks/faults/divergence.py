@@ -1,7 +1,8 @@
-"""NaN and infinity in the loss or the gradient of random steps: such a step leaves weights, optimiser, average and
-carried state to the bit as they were, is counted and shown, and ten of them in a row end the training with a reason.
+"""NaN and infinity in the loss or the gradient of random steps. Such a step must be reported as skipped and leave the
+weights, optimiser, average and carried state unchanged, bit for bit. Ten of them in a row must end the training with a
+message.
 
-Three trials of four watch the loop from inside; the fourth is a whole run by the command.
+Three of four trials check the training loop after every step; the fourth runs the whole command.
 """
 
 import math
@@ -15,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.faults.children import done, own_folder
+from benchmarks.faults.children import run_child, temporary_folder
 from benchmarks.faults.subjects import LSTM, TEXT, decoder_batches, decoder_training, text_beside
-from benchmarks.faults.trials import Fault, Result, fault_in_sentence, in_this_process, put_through
+from benchmarks.faults.trials import Fault, Result, in_this_process, message_problem, run_trials
 from clew.cli.main import main
 from clew.core.batches import Batches
 from clew.core.errors import UserError
@@ -43,7 +44,7 @@ POISONS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf, "overflow": 3e38
 
 
 class Case(NamedTuple):
-    """A model and how it is trained, and what is in which step (from 0): a poison, in the loss or in its gradient."""
+    """A model, its training, and the poison of each poisoned step (from 0): where it is inserted, and its kind."""
 
     subject: str
     optimiser: str
@@ -52,7 +53,7 @@ class Case(NamedTuple):
 
     @property
     def last(self) -> int | None:
-        """The step, from 1, with which the training is given up, if it is."""
+        """The step (from 1) with which the training must stop, if any."""
         steps = range(STEPS - MOST_SKIPPED + 1)
         return next(
             (step + MOST_SKIPPED for step in steps if all(step + i in self.poisons for i in range(MOST_SKIPPED))), None
@@ -60,7 +61,7 @@ class Case(NamedTuple):
 
 
 class Poisoned(nn.Module):
-    """A task with something in its loss, or in the gradient of it, where `poison` says so: a place and a factor."""
+    """A task whose loss, or its gradient, is multiplied by a factor if `poison` returns one with its place."""
 
     def __init__(self, task: Any, poison: Callable[[], tuple[str, float] | None]):
         super().__init__()
@@ -85,38 +86,38 @@ def with_poison(terms: dict[str, Term], poison: tuple[str, float] | None) -> dic
 
 
 def run(count: int, seed: int) -> Result:
-    with own_folder("divergence") as place:
-        cases = iter([drawn(seed, number) for number in range(count)])
+    with temporary_folder("divergence") as workspace:
+        cases = iter([draw_case(seed, number) for number in range(count)])
         fault = Fault(
-            "divergence", lambda _: next(cases), lambda case: attempt(case, place), str, smaller, seconds=100.0
+            "divergence", lambda _: next(cases), lambda case: attempt(case, workspace), str, smaller, seconds=100.0
         )
-        return put_through(fault, count, seed, in_this_process)
+        return run_trials(fault, count, seed, in_this_process)
 
 
-def drawn(seed: int, number: int) -> Case:
-    chance = random.Random(f"divergence {seed} {number}")
+def draw_case(seed: int, number: int) -> Case:
+    rng = random.Random(f"divergence {seed} {number}")
     subject = ("lstm", "gpt", "decoder", "command")[number % 4]
-    first, length = chance.randrange(STEPS), chance.choice([1, 2, 9, 10, 12])
-    steps = {step for step in range(STEPS) if chance.random() < 0.15} | set(range(first, min(first + length, STEPS)))
-    poisons = {step: (chance.choice(["loss", "gradient"]), chance.choice(list(POISONS))) for step in sorted(steps)}
+    first, length = rng.randrange(STEPS), rng.choice([1, 2, 9, 10, 12])
+    steps = {step for step in range(STEPS) if rng.random() < 0.15} | set(range(first, min(first + length, STEPS)))
+    poisons = {step: (rng.choice(["loss", "gradient"]), rng.choice(list(POISONS))) for step in sorted(steps)}
     poisons = {step: ("loss", "nan") if kind == ("loss", "overflow") else kind for step, kind in poisons.items()}
-    return Case(subject, chance.choice(list(OPTIMISERS)), chance.choice([1, 2]), poisons)
+    return Case(subject, rng.choice(list(OPTIMISERS)), rng.choice([1, 2]), poisons)
 
 
 def smaller(case: Case) -> list[Case]:
     return [
-        case._replace(poisons={step: kind for step, kind in case.poisons.items() if step != other})
-        for other in case.poisons
+        case._replace(poisons={step: kind for step, kind in case.poisons.items() if step != removed})
+        for removed in case.poisons
     ]
 
 
-def attempt(case: Case, place: Path) -> str:
-    return by_the_command(case, place / "run") if case.subject == "command" else watched(case)
+def attempt(case: Case, workspace: Path) -> str:
+    return check_command(case, workspace / "run") if case.subject == "command" else check_loop(case)
 
 
-def watched(case: Case) -> str:
-    """Step by step: what a poisoned one must leave alone is compared before and after."""
-    inner, batches = built(case.subject)
+def check_loop(case: Case) -> str:
+    """Train step by step, and check that a poisoned step changes nothing."""
+    inner, batches = build(case.subject)
     progress = Progress()
 
     def poison() -> tuple[str, float] | None:
@@ -141,14 +142,14 @@ def watched(case: Case) -> str:
         try:
             record: Record = next(steps)
         except UserError as error:
-            complaint = fault_in_sentence(str(error))
-            assert not complaint, complaint
+            problem = message_problem(str(error))
+            assert not problem, problem
             assert (
                 case.last == step + 1
                 and f"{MOST_SKIPPED} steps in a row had no finite gradient (step {step + 1}:" in str(error)
             ), error
             assert equal(before, snapshot(task, optimiser, average, progress)), "the last step changed something"
-            return "given up with a reason"
+            return "stopped with a message"
         assert record.skipped == (step in case.poisons), f"skipped is {record.skipped}, poison {case.poisons.get(step)}"
         assert math.isfinite(record.loss) or record.skipped
         if record.skipped:
@@ -159,17 +160,17 @@ def watched(case: Case) -> str:
             )
         else:
             assert not equal(before, snapshot(task, optimiser, average, progress)), (
-                "nothing changed in a step that was not skipped"
+                "a step that was not skipped changed nothing"
             )
-    assert case.last is None, f"was not given up at step {case.last}"
-    return "left everything as it was, and went on"
+    assert case.last is None, f"did not stop at step {case.last}"
+    return "changed nothing and continued"
 
 
-def by_the_command(case: Case, folder: Path) -> str:
-    """A whole run: what a person sees, and what the metrics say."""
+def check_command(case: Case, folder: Path) -> str:
+    """Check the output and the metrics of a whole run."""
     shutil.rmtree(folder, ignore_errors=True)
 
-    def do() -> int:
+    def train_poisoned() -> int:
         plain, step = LanguageModel.forward, -1
 
         def forward(self: Any, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], State]:
@@ -184,22 +185,24 @@ def by_the_command(case: Case, folder: Path) -> str:
         settings = [*LSTM, f"data.train={text_beside(folder)}", f"training.steps={STEPS}"]
         return main(["train", "text-lstm", *settings, "--out", str(folder)])
 
-    ended = done(do, folder.parent)
+    process = run_child(train_poisoned, folder.parent)
     last = case.last or STEPS
-    shown = {int(line.split()[1]) for line in ended.err.splitlines() if "(skipped: not finite)" in line}
+    printed = {int(line.split()[1]) for line in process.err.splitlines() if "(skipped: not finite)" in line}
     recorded = {record["step"] for record in read_metrics(folder) if record.get("skipped")}
     expected = {step + 1 for step in case.poisons if step + 1 <= last} - {case.last}
-    assert shown == recorded == expected, f"shown {len(shown)}, recorded {len(recorded)}, poisoned {len(expected)}"
-    if case.last is None:
-        assert ended.status == 0, ended.last
-        return "a run showed every skipped step"
-    assert ended.status == 2 and ended.last.startswith(f"clew: {MOST_SKIPPED} steps in a row had no finite gradient"), (
-        ended.last
+    assert printed == recorded == expected, (
+        f"printed {len(printed)}, recorded {len(recorded)}, poisoned {len(expected)}"
     )
-    return "a run ended with a reason"
+    if case.last is None:
+        assert process.status == 0, process.last_line
+        return "a run reported every skipped step"
+    assert process.status == 2 and process.last_line.startswith(
+        f"clew: {MOST_SKIPPED} steps in a row had no finite gradient"
+    ), process.last_line
+    return "a run stopped with a message"
 
 
-def built(name: str) -> tuple[Any, Batches]:
+def build(name: str) -> tuple[Any, Batches]:
     torch.manual_seed(1)
     if name == "decoder":
         return decoder_training(dropout=0.1).task, decoder_batches()
@@ -211,7 +214,7 @@ def built(name: str) -> tuple[Any, Batches]:
             GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=16, dropout=0.1), Tokens(tokenizer.vocabulary)
         )
     ids = torch.tensor(tokenizer.encode(TEXT)).numpy()
-    plan = stream_plan(len(ids), 16, 16)  # a few batches an epoch, so that streams start anew
+    plan = stream_plan(len(ids), 16, 16)  # a few batches per epoch, so that streams start again
     return LanguageModel(body, tokenizer), Batches(
         lambda epoch: plan.num_batches, lambda epoch, number: plan.batch(ids, number)
     )
@@ -220,18 +223,18 @@ def built(name: str) -> tuple[Any, Batches]:
 def snapshot(
     task: nn.Module, optimiser: torch.optim.Optimizer, average: Exponential, progress: Progress
 ) -> dict[str, list[Tensor]]:
-    """All that a skipped step must leave alone."""
-    tensors, numbers = split_optimiser(optimiser.state_dict())
+    """Copy everything that a skipped step must not change."""
+    optimiser_tensors, numbers = split_optimiser(optimiser.state_dict())
     parts = {
         "weights": list(task.state_dict().values()),
         "optimiser": [
-            *tensors.values(),
+            *optimiser_tensors.values(),
             *(torch.tensor(float(value)) for value in numbers["rest"].values() if value is not None),
         ],
         "average": [*average.means.values(), average.updates],
         "carried": list(leaves(progress.state)),
     }
-    return {name: [tensor.detach().clone() for tensor in found] for name, found in parts.items()}
+    return {name: [tensor.detach().clone() for tensor in tensors] for name, tensors in parts.items()}
 
 
 def equal(first: dict[str, list[Tensor]], second: dict[str, list[Tensor]]) -> bool:

@@ -1,4 +1,4 @@
-"""Processes that train together, forked as children and joined by gloo over a file."""
+"""Processes that train together: forked children in a gloo group, which meet through a file."""
 
 import os
 import tempfile
@@ -8,36 +8,38 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from benchmarks.faults.children import LONGEST, Child, Ended
+from benchmarks.faults.children import TIMEOUT, Child, CompletedProcess
 from clew.core.processes import leave_process_group
 
 
-def together(do: Callable[[int], None], processes: int, folder: Path) -> None:
-    """`do(rank)` on so many processes that wait for each other; fails where one of them does."""
-    place = meeting(folder)
-    for ended in results([joined(do, rank, processes, place) for rank in range(processes)], folder):
-        assert ended.status == 0, ended.last
+def run_group(function: Callable[[int], None], processes: int, folder: Path) -> None:
+    """Run `function(rank)` in a group of processes, and fail if one of them fails."""
+    store = make_store(folder)
+    for process in run_children([in_group(function, rank, processes, store) for rank in range(processes)], folder):
+        assert process.status == 0, process.last_line
 
 
-def meeting(folder: Path) -> str:
-    """A file of its own that a group finds itself by."""
+def make_store(folder: Path) -> str:
+    """Return the address of a new file through which the processes of a group meet."""
     folder.mkdir(parents=True, exist_ok=True)
     return f"file://{tempfile.mkdtemp(prefix='meeting-', dir=folder)}/store"
 
 
-def joined(do: Callable[[int], None], rank: int, processes: int, place: str) -> Callable[[], None]:
-    def live() -> None:
+def in_group(function: Callable[[int], None], rank: int, processes: int, store: str) -> Callable[[], None]:
+    def run() -> None:
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes))
-        dist.init_process_group("gloo", init_method=place, rank=rank, world_size=processes)
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=processes)
         try:
-            do(rank)
+            function(rank)
         finally:
             leave_process_group()
 
-    return live
+    return run
 
 
-def results(lives: Sequence[Callable[[], None]], folder: Path, seconds: float = LONGEST) -> list[Ended]:
+def run_children(
+    functions: Sequence[Callable[[], None]], folder: Path, seconds: float = TIMEOUT
+) -> list[CompletedProcess]:
     with ExitStack() as stack:
-        children = [stack.enter_context(Child(live, folder)) for live in lives]
+        children = [stack.enter_context(Child(function, folder)) for function in functions]
         return [child.wait(seconds) for child in children]

@@ -1,8 +1,6 @@
-"""Pictures and sounds that are broken, cut short, gigantic or something else, given to their readers and, beside good
-ones, to commands.
+"""Broken, truncated, gigantic and mislabelled pictures and sounds, for readers and, beside good files, for commands.
 
-Each is read, or refused in one sentence with its name. A command answers the good files as if the others were not
-there.
+Each must be read, or rejected with a message that names it. They must not change the answers for the good files.
 """
 
 import io
@@ -20,9 +18,17 @@ import numpy as np
 import soundfile
 from PIL import Image
 
-from benchmarks.faults.children import own_folder
+from benchmarks.faults.children import temporary_folder
 from benchmarks.faults.commands import by_call
-from benchmarks.faults.trials import LONGEST, REFUSED, Fault, Result, fault_in_sentence, in_this_process, put_through
+from benchmarks.faults.trials import (
+    LONGEST_MESSAGE,
+    REJECTED,
+    Fault,
+    Result,
+    in_this_process,
+    message_problem,
+    run_trials,
+)
 from clew.core.errors import UserError
 from clew.data.pictures.picture_files import picture_size, read_picture
 from clew.data.sounds.sound_files import read_sound, sound_length
@@ -31,16 +37,16 @@ FROZEN = Path(__file__).parents[2] / "tests" / "runs" / "frozen" / "format-3"
 
 
 class Case(NamedTuple):
-    """A file by its name, and its content."""
+    """The name and the content of a file."""
 
     name: str
     content: bytes
 
 
 def run(count: int, seed: int, with_commands: bool = True) -> Result:
-    """So many files through the readers, and all of them together through `clew caption` and `clew transcribe`."""
-    cases, began = made(count, seed), time.perf_counter()
-    with own_folder("inputs") as folder:
+    """Try `count` files with the readers, and all of them together with `clew caption` and `clew transcribe`."""
+    cases, began = make_cases(count, seed), time.perf_counter()
+    with temporary_folder("inputs") as folder:
         numbers = iter(range(count))
         fault = Fault(
             "broken pictures and sounds",
@@ -49,106 +55,112 @@ def run(count: int, seed: int, with_commands: bool = True) -> Result:
             describe,
             smaller,
         )
-        result = put_through(fault, count, seed, in_this_process)
-        for verb, asked in COMMANDS.items() if with_commands else ():
-            result.outcomes[f"passed over by clew {verb}"] = through_command(verb, asked, cases, folder)
+        result = run_trials(fault, count, seed, in_this_process)
+        for verb, inputs in COMMANDS.items() if with_commands else ():
+            result.outcomes[f"rejected by clew {verb}"] = try_command(verb, inputs, cases, folder)
     result.seconds = time.perf_counter() - began
     return result
 
 
 def attempt(case: Case, folder: Path) -> str:
-    """By the readers of pictures and of sounds, whatever it is called."""
+    """Read a file as a picture and as a sound, whatever its name."""
     path = folder / case.name
     path.write_bytes(case.content)
-    outcomes = {what: read_or_refused(path, *readers) for what, readers in READERS.items()}
+    outcomes = {kind: read_or_reject(path, *readers) for kind, readers in READERS.items()}
     path.unlink()
-    read = [what for what, outcome in outcomes.items() if outcome != REFUSED]
-    return f"read as a {read[0]}" if read else REFUSED
+    read = [kind for kind, outcome in outcomes.items() if outcome != REJECTED]
+    return f"read as a {read[0]}" if read else REJECTED
 
 
-def read_or_refused(
+def read_or_reject(
     path: Path, read: Callable[[Path], Any], measure: Callable[[Path], Any], size: Callable[[Any], Any]
 ) -> str:
-    """The header says what is read; a sentence begins with the file's name."""
+    """Check that the header agrees with the content, and that an error message begins with the file's name."""
     try:
-        found = read(path)
+        content = read(path)
     except UserError as error:
-        sentence = str(error)
-        assert sentence.startswith(told(path)), f"no name: {sentence}"
-        assert not (complaint := fault_in_sentence(sentence.removeprefix(told(path)))), complaint
+        message = str(error)
+        assert message.startswith(message_prefix(path)), f"no file name: {message}"
+        assert not (problem := message_problem(message.removeprefix(message_prefix(path)))), problem
         try:
             measure(path)
         except UserError as error:
-            assert str(error).startswith(told(path)), f"no name: {error}"
-        return REFUSED
-    assert measure(path) == size(found), "the header tells another size"
+            assert str(error).startswith(message_prefix(path)), f"no file name: {error}"
+        return REJECTED
+    assert measure(path) == size(content), "the header has another size"
     return "read"
 
 
-def told(path: Path) -> str:
-    """A file's name, as a sentence begins with it."""
+def message_prefix(path: Path) -> str:
+    """Return the start of an error message about a file."""
     return str(UserError(f"{path}: "))
 
 
 READERS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any], Callable[[Any], Any]]] = {
-    "picture": (read_picture, picture_size, lambda found: tuple(found.shape[:2])),
-    "sound": (read_sound, lambda path: sound_length(path).frames, lambda found: len(found.samples)),
+    "picture": (read_picture, picture_size, lambda pixels: tuple(pixels.shape[:2])),
+    "sound": (read_sound, lambda path: sound_length(path).frames, lambda sound: len(sound.samples)),
 }
 
 
-class Asked(NamedTuple):
-    """A frozen run, and two files that it reads."""
+class FrozenInputs(NamedTuple):
+    """A frozen run, and two files that it can read."""
 
     run: str
     good: tuple[str, str]
 
 
 COMMANDS = {
-    "caption": Asked("captioning", ("0.png", "5.png")),
-    "transcribe": Asked("transcription", ("0.wav", "3.wav")),
+    "caption": FrozenInputs("captioning", ("0.png", "5.png")),
+    "transcribe": FrozenInputs("transcription", ("0.wav", "3.wav")),
 }
 
 
-def through_command(verb: str, asked: Asked, cases: list[Case], folder: Path) -> int:
-    """All files in one command, between two good ones: these are answered as they are alone, each of the others is
-    answered or has one sentence, and where all are broken a file of answers from before stays as it was. How many were
-    passed over."""
-    run = FROZEN / asked.run
-    good = [run / name for name in asked.good]
+def try_command(verb: str, inputs: FrozenInputs, cases: list[Case], folder: Path) -> int:
+    """Run one command on all files, with a good file before and after them, and return the number of rejected files.
+
+    The answers for the good files must equal those without other files, and each other file must have an answer or one
+    message. If all files are broken, an existing output file must not change.
+    """
+    run = FROZEN / inputs.run
+    good = [run / name for name in inputs.good]
     files = [folder / case.name for case in cases]
     for path, case in zip(files, cases, strict=True):
         path.write_bytes(case.content)
 
     def clew(*paths: Path, out: str | None = None) -> tuple[int, list[str], list[str]]:
-        words = [verb, str(run / "run"), *map(str, paths), "--device", "cpu", *([] if out is None else ["--out", out])]
-        ended = by_call([word.encode() for word in words], folder)
-        return ended.status, ended.out.decode().splitlines(), ended.err.decode().splitlines()
+        options = ["--device", "cpu", *([] if out is None else ["--out", out])]
+        arguments = [verb, str(run / "run"), *map(str, paths), *options]
+        process = by_call([argument.encode() for argument in arguments], folder)
+        return process.status, process.out.decode().splitlines(), process.err.decode().splitlines()
 
     status, alone, err = clew(*good)
     assert (status, err) == (0, []), err
-    status, answers, sentences = clew(good[0], *files, good[1])
-    assert [answers[0], answers[-1]] == alone, "the good files have other answers"
-    assert status == (2 if sentences else 0), f"status {status}"
-    refused = {
-        next((path for path in files if sentence.startswith(f"clew: {told(path)}")), None) for sentence in sentences
+    status, answers, messages = clew(good[0], *files, good[1])
+    assert [answers[0], answers[-1]] == alone, "the answers for the good files changed"
+    assert status == (2 if messages else 0), f"status {status}"
+    rejected = {
+        next((path for path in files if message.startswith(f"clew: {message_prefix(path)}")), None)
+        for message in messages
     }
-    assert None not in refused and len(refused) == len(sentences), "a sentence of no file, or two of one"
-    answered = {line.split("\t")[0] for line in answers[1:-1]}
-    assert answered == {str(path) for path in files} - {str(path) for path in refused}, (
-        "a file without an answer and without a sentence"
+    assert None not in rejected and len(rejected) == len(messages), (
+        "a message about no file, or two about the same file"
     )
-    for sentence in sentences:
-        complaint = fault_in_sentence(sentence[: LONGEST + len(str(folder))].replace(str(folder), ""))
-        assert not complaint, f"{complaint}: {sentence}"
-    broken = next(path for path in files if path in refused)
-    (folder / "answers.txt").write_text("from before\n")
+    answered = {line.split("\t")[0] for line in answers[1:-1]}
+    assert answered == {str(path) for path in files} - {str(path) for path in rejected}, (
+        "a file with neither an answer nor a message"
+    )
+    for message in messages:
+        problem = message_problem(message[: LONGEST_MESSAGE + len(str(folder))].replace(str(folder), ""))
+        assert not problem, f"{problem}: {message}"
+    broken = next(path for path in files if path in rejected)
+    (folder / "answers.txt").write_text("old answers\n")
     status, _, err = clew(broken, out="answers.txt")
-    assert status == 2 and len(err) == 1 and (folder / "answers.txt").read_text() == "from before\n", (
-        "answers from before are lost"
+    assert status == 2 and len(err) == 1 and (folder / "answers.txt").read_text() == "old answers\n", (
+        "old answers were overwritten"
     )
     for path in files:
         path.unlink()
-    return len(refused)
+    return len(rejected)
 
 
 def describe(case: Case) -> str:
@@ -159,52 +171,52 @@ def smaller(case: Case) -> Iterator[Case]:
     return iter(())
 
 
-def made(count: int, seed: int) -> list[Case]:
-    """The listed files, then damaged ones, drawn from the seed."""
+def make_cases(count: int, seed: int) -> list[Case]:
+    """Return the listed files, then randomly damaged ones."""
     listed = [Case(f"{number}-{name}", content) for number, (name, content) in enumerate(listed_files().items())][
         :count
     ]
-    draw = Random(f"inputs {seed}")
-    return [*listed, *(drawn(draw, number) for number in range(len(listed), count))]
+    rng = Random(f"inputs {seed}")
+    return [*listed, *(draw_case(rng, number) for number in range(len(listed), count))]
 
 
-def drawn(draw: Random, number: int) -> Case:
-    """A whole file of any kind with one or several damages, its ending at times another's."""
-    name = draw.choice(sorted(whole_files()))
+def draw_case(rng: Random, number: int) -> Case:
+    """Draw a file of any kind with one or more damages, sometimes with a wrong suffix."""
+    name = rng.choice(sorted(whole_files()))
     content = whole_files()[name]
-    for _ in range(draw.choice([1, 1, 2])):
-        content = draw.choice(DAMAGES)(content, draw)
-    ending = draw.choice(["png", "jpg", "wav", "mp3", "txt"]) if draw.random() < 0.2 else name
-    return Case(f"{number}-{name}.{ending}", content)
+    for _ in range(rng.choice([1, 1, 2])):
+        content = rng.choice(DAMAGES)(content, rng)
+    suffix = rng.choice(["png", "jpg", "wav", "mp3", "txt"]) if rng.random() < 0.2 else name
+    return Case(f"{number}-{name}.{suffix}", content)
 
 
-def cut(content: bytes, draw: Random) -> bytes:
-    return content[: int(draw.random() * len(content))]
+def cut(content: bytes, rng: Random) -> bytes:
+    return content[: int(rng.random() * len(content))]
 
 
-def flip(content: bytes, draw: Random) -> bytes:
-    """Up to ten bits, most of them in the header."""
-    found = bytearray(content or b"\0")
-    for _ in range(draw.choice([1, 3, 10])):
-        found[draw.randrange(min(len(found), draw.choice([64, len(found)])))] ^= 1 << draw.randrange(8)
-    return bytes(found)
+def flip(content: bytes, rng: Random) -> bytes:
+    """Flip up to ten bits, most of them in the header."""
+    damaged = bytearray(content or b"\0")
+    for _ in range(rng.choice([1, 3, 10])):
+        damaged[rng.randrange(min(len(damaged), rng.choice([64, len(damaged)])))] ^= 1 << rng.randrange(8)
+    return bytes(damaged)
 
 
-def overwrite(content: bytes, draw: Random) -> bytes:
-    """Four bytes in the first hundred by a number that may be gigantic."""
-    place = draw.randrange(max(1, min(len(content), 100)))
-    value = draw.choice([0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1, draw.randrange(2**32)])
-    return content[:place] + struct.pack(draw.choice("<>") + "I", value) + content[place + 4 :]
+def overwrite(content: bytes, rng: Random) -> bytes:
+    """Overwrite four of the first hundred bytes with a number that may be gigantic."""
+    place = rng.randrange(max(1, min(len(content), 100)))
+    value = rng.choice([0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1, rng.randrange(2**32)])
+    return content[:place] + struct.pack(rng.choice("<>") + "I", value) + content[place + 4 :]
 
 
-def leave_out(content: bytes, draw: Random) -> bytes:
-    first, last = sorted(int(draw.random() * len(content)) for _ in range(2))
+def leave_out(content: bytes, rng: Random) -> bytes:
+    first, last = sorted(int(rng.random() * len(content)) for _ in range(2))
     return content[:first] + content[last:]
 
 
-def insert(content: bytes, draw: Random) -> bytes:
-    place = int(draw.random() * len(content))
-    return content[:place] + draw.choice([bytes(200), draw.randbytes(200), b"<html>404</html>"]) + content[place:]
+def insert(content: bytes, rng: Random) -> bytes:
+    place = int(rng.random() * len(content))
+    return content[:place] + rng.choice([bytes(200), rng.randbytes(200), b"<html>404</html>"]) + content[place:]
 
 
 DAMAGES: list[Callable[[bytes, Random], bytes]] = [cut, flip, overwrite, leave_out, insert]
@@ -212,12 +224,12 @@ DAMAGES: list[Callable[[bytes, Random], bytes]] = [cut, flip, overwrite, leave_o
 
 @cache
 def whole_files() -> dict[str, bytes]:
-    """A small picture or sound of every format, by its ending."""
+    """Return a small picture or sound of every format, by suffix."""
     pictures = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "tif": "TIFF", "webp": "WEBP", "ppm": "PPM"}
     sounds = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3", "aiff": "AIFF", "au": "AU"}
     return {
-        **{ending: picture(format=format) for ending, format in pictures.items()},
-        **{ending: sound(format) for ending, format in sounds.items()},
+        **{suffix: picture(format=format) for suffix, format in pictures.items()},
+        **{suffix: sound(format) for suffix, format in sounds.items()},
     }
 
 
@@ -235,7 +247,7 @@ def sound(format: str = "WAV", codec: str | None = None, *, length: int = 1600, 
 
 
 def png(width: int, height: int, lines: bytes, *, bits: int = 8, colour: int = 2) -> bytes:
-    """With whatever header."""
+    """Encode lines of pixels with an arbitrary header."""
     parts = [
         (b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)),
         (b"IDAT", zlib.compress(lines, 9)),
@@ -255,7 +267,7 @@ def wav(
     samples: bytes = bytes(400),
     size: int | None = None,
 ) -> bytes:
-    """With whatever header; `size` is what it claims of its samples."""
+    """Encode samples with an arbitrary header; `size` is the number of bytes of samples that it claims."""
     block = channels * bits // 8
     form = struct.pack("<HHIIHH", code, channels, rate, rate * block % 2**32, block % 2**16, bits)
     data = b"data" + struct.pack("<I", len(samples) if size is None else size) + samples
@@ -264,9 +276,9 @@ def wav(
 
 
 def animated(format: str, frames: int = 3) -> bytes:
-    first, *others = [Image.new("RGB", (9, 7), (40 * number, 0, 0)) for number in range(frames)]
+    first, *rest = [Image.new("RGB", (9, 7), (40 * number, 0, 0)) for number in range(frames)]
     file = io.BytesIO()
-    first.save(file, format, save_all=True, append_images=others)
+    first.save(file, format, save_all=True, append_images=rest)
     return file.getvalue()
 
 
@@ -278,11 +290,11 @@ def turned(orientation: int) -> bytes:
 
 @cache
 def listed_files() -> dict[str, bytes]:
-    """What is rare, wrong or dangerous, each by name; and every format cut at many places."""
+    """Return rare, wrong and dangerous files by name, and every format truncated at several places."""
     whole = whole_files()
     floats = struct.pack("<4f", 0.5, math.nan, math.inf, 0.1)
-    found = {
-        # something else than the name says
+    files = {
+        # not what the name says
         "text.png": b"a picture of a door\n",
         "text.wav": b"three one four\n",
         "page.jpg": b"<!DOCTYPE html><html>404 not found</html>",
@@ -296,9 +308,9 @@ def listed_files() -> dict[str, bytes]:
         "archive.png": b"PK\x03\x04\x14\0\0\0\0\0",
         "video.wav": b"\x1aE\xdf\xa3\x01\0\0\0\0\0\0\x1f",
         "postscript.png": b"%!PS-Adobe-3.0 EPSF-3.0\n",
-        # nothing
-        **{f"nothing.{ending}": b"" for ending in ("png", "jpg", "wav", "mp3")},
-        **{f"zeros.{ending}": bytes(1000) for ending in ("png", "wav", "mp3")},
+        # empty
+        **{f"nothing.{suffix}": b"" for suffix in ("png", "jpg", "wav", "mp3")},
+        **{f"zeros.{suffix}": bytes(1000) for suffix in ("png", "wav", "mp3")},
         "no-samples.wav": wav(samples=b""),
         "no-pixels.png": png(0, 4, b""),
         # gigantic
@@ -313,7 +325,7 @@ def listed_files() -> dict[str, bytes]:
         "one-pixel.png": picture(1, 1),
         "wide.png": picture(1, 60_000),
         "high.png": picture(60_000, 1),
-        # rare, and right
+        # rare, but valid
         "cmyk.jpg": picture(format="JPEG", mode="CMYK"),
         "grey.jpg": picture(format="JPEG", mode="L"),
         "palette.png": picture(mode="P"),
@@ -356,4 +368,4 @@ def listed_files() -> dict[str, bytes]:
         for name in whole
         for share in (3, 20, 55, 97)
     }
-    return found | cuts
+    return files | cuts

@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM in every phase of a command: exit 130 or 143 and one line, what can be saved is saved, and the
-command that the line names leads to the bits of a run that nobody interrupted, though a kill may come on the way.
+"""Ctrl-C and SIGTERM in every phase of a command: exit status 130 or 143, one line of output, and a checkpoint if there
+is anything to save. The command in that line must lead to the same result, bit for bit, as an uninterrupted run, even
+if it is killed and resumed.
 
-The signal is sent when some function of clew's is entered for the n-th time: one that stands for a phase, or any.
+The signal is sent at the n-th call of a function of clew: one that is typical of a phase, or any.
 """
 
 import os
@@ -15,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.faults.children import Child, Ended, done, own_folder
+from benchmarks.faults.children import Child, CompletedProcess, run_child, temporary_folder
 from benchmarks.faults.points import Operation, watch_calls, watch_files
 from benchmarks.faults.subjects import LSTM, difference, text_beside
-from benchmarks.faults.trials import Fault, Result, fault_in_sentence, in_this_process, put_through
+from benchmarks.faults.trials import Fault, Result, in_this_process, message_problem, run_trials
 from clew.cli.main import main
 from clew.runs.folder.run_files import is_run, read_metrics
 
@@ -69,8 +70,11 @@ STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class Case(NamedTuple):
-    """A verb, the phase and the function in whose n-th call a signal comes, whether it comes twice or the loader has a
-    worker, and, where the run goes on, the operation on its files at which it is killed."""
+    """A verb, and the phase, the function and the number of its call at which a signal is sent.
+
+    The signal may be sent twice, and the loader may have a worker. `killed_at` is the operation on files at which the
+    resumed run is killed.
+    """
 
     verb: str
     phase: str
@@ -83,35 +87,35 @@ class Case(NamedTuple):
 
 
 def run(count: int, seed: int) -> Result:
-    with own_folder("interruptions") as place:
-        straight = place / "straight"
-        calls = {"train": count_calls(lambda: train(straight), place)}
-        calls |= {verb: count_calls(partial(use, verb, straight), place) for verb in VERBS}
-        cases = iter([drawn(seed, number, calls) for number in range(count)])
+    with temporary_folder("interruptions") as workspace:
+        reference = workspace / "reference"
+        calls = {"train": count_calls(lambda: train(reference), workspace)}
+        calls |= {verb: count_calls(partial(run_verb, verb, reference), workspace) for verb in VERBS}
+        cases = iter([draw_case(seed, number, calls) for number in range(count)])
         fault = Fault(
             "interruptions",
             lambda _: next(cases),
-            lambda case: attempt(case, straight),
+            lambda case: attempt(case, reference),
             describe,
             smaller,
             seconds=200.0,
         )
-        return put_through(fault, count, seed, in_this_process)
+        return run_trials(fault, count, seed, in_this_process)
 
 
-def drawn(seed: int, number: int, calls: dict[str, Counter[str]]) -> Case:
-    """The phases in turn, so that each is met."""
-    chance = random.Random(f"interruptions {seed} {number}")
-    which = [*PHASES, *VERBS][number % (len(PHASES) + len(VERBS))]
-    verb = which if which in VERBS else "train"
-    there = calls[verb]
-    named = [function for function in PHASES.get(which, ()) if there[function]]
-    function = chance.choice(named) if named else ""
-    case = Case(verb, which, function, chance.randrange(there[function] or there.total()), chance.choice(list(STATUS)))
+def draw_case(seed: int, number: int, calls: dict[str, Counter[str]]) -> Case:
+    """Take the phases in turn, so that every phase is tested."""
+    rng = random.Random(f"interruptions {seed} {number}")
+    phase = [*PHASES, *VERBS][number % (len(PHASES) + len(VERBS))]
+    verb = phase if phase in VERBS else "train"
+    counts = calls[verb]
+    possible = [function for function in PHASES.get(phase, ()) if counts[function]]
+    function = rng.choice(possible) if possible else ""
+    case = Case(verb, phase, function, rng.randrange(counts[function] or counts.total()), rng.choice(list(STATUS)))
     if verb != "train":
         return case
-    killed_at = chance.randrange(400) if chance.random() < 0.3 else None
-    return case._replace(twice=chance.random() < 0.15, workers=int(chance.random() < 0.15), killed_at=killed_at)
+    killed_at = rng.randrange(400) if rng.random() < 0.3 else None
+    return case._replace(twice=rng.random() < 0.15, workers=int(rng.random() < 0.15), killed_at=killed_at)
 
 
 def describe(case: Case) -> str:
@@ -120,108 +124,117 @@ def describe(case: Case) -> str:
 
 def smaller(case: Case) -> list[Case]:
     simpler = [case._replace(twice=False), case._replace(workers=0), case._replace(killed_at=None)]
-    return [other for other in simpler if other != case]
+    return [candidate for candidate in simpler if candidate != case]
 
 
-def train(folder: Path, *more: str) -> int:
+def train(folder: Path, *options: str) -> int:
     os.environ["CLEW_CACHE"] = str(folder.parent / "cache")
-    return main(command(folder, *more))
+    return main(command(folder, *options))
 
 
-def command(folder: Path, *more: str) -> list[str]:
-    return ["train", "text-lstm", f"data.train={text_beside(folder)}", *SETTINGS, "--out", str(folder), *more]
+def command(folder: Path, *options: str) -> list[str]:
+    return ["train", "text-lstm", f"data.train={text_beside(folder)}", *SETTINGS, "--out", str(folder), *options]
 
 
-def use(verb: str, folder: Path) -> int:
+def run_verb(verb: str, folder: Path) -> int:
     os.environ["CLEW_CACHE"] = str(folder.parent / "cache")
     return main([verb, str(folder), *VERBS[verb]])
 
 
-def count_calls(do: Callable[[], int], place: Path) -> Counter[str]:
-    """How often a command enters each of clew's functions."""
-    written = place / "calls"
+def count_calls(run: Callable[[], int], workspace: Path) -> Counter[str]:
+    """Count the calls of each of clew's functions in a command."""
+    file = workspace / "calls"
 
     def count() -> int:
-        found: Counter[str] = Counter()
-        watch_calls(lambda name: found.update([name]))
-        status = do()
-        written.write_text("".join(f"{name} {times}\n" for name, times in found.items()))
+        counts: Counter[str] = Counter()
+        watch_calls(lambda name: counts.update([name]))
+        status = run()
+        file.write_text("".join(f"{name} {times}\n" for name, times in counts.items()))
         return status
 
-    shutil.rmtree(place / "cache", ignore_errors=True)
-    ended = done(count, place)
-    assert ended.status == 0, ended.err
-    return Counter({name: int(times) for name, times in (line.split() for line in written.read_text().splitlines())})
+    shutil.rmtree(workspace / "cache", ignore_errors=True)
+    process = run_child(count, workspace)
+    assert process.status == 0, process.err
+    return Counter({name: int(times) for name, times in (line.split() for line in file.read_text().splitlines())})
 
 
-def attempt(case: Case, straight: Path) -> str:
-    folder = straight.with_name("trial") if case.verb == "train" else straight
+def attempt(case: Case, reference: Path) -> str:
+    folder = reference.with_name("trial") if case.verb == "train" else reference
     shutil.rmtree(folder.parent / "cache", ignore_errors=True)
     if case.verb == "train":
         shutil.rmtree(folder, ignore_errors=True)
-    ended = interrupt(case, folder)
-    if ended.status == 0:  # it came when all was done
+    process = interrupt(case, folder)
+    if process.status == 0:  # the signal came after the end of the command
         assert case.phase == "any call" or case.verb != "train", f"{case.phase}: exit 0"
-        return "came too late"
-    said = [line for line in ended.err.splitlines() if line.startswith("clew: ")]
-    assert ended.status == STATUS[case.signal], f"{case.phase}: status {ended.status}: {ended.last}"
-    assert "Traceback" not in ended.err, f"{case.phase}: {ended.last}"
-    assert len(said) == 1 and said[0] == ended.last, f"{case.phase}: {len(said)} lines of clew's, and last {ended.last}"
-    complaint = fault_in_sentence(said[0].replace(command(folder)[-1], ""))
-    assert not complaint or "characters" in complaint, complaint  # a command is as long as its settings
-    if case.verb != "train":
-        return f"{case.verb}: ended with {ended.status}"
-    named = said[0].split("`")[1] if "`" in said[0] else None
-    is_complete = any("best.step" in record for record in read_metrics(folder)) if is_run(folder) else False
-    assert named is not None or not is_run(folder) or is_complete, f"{case.phase}: names no command: {said[0]}"
-    assert named is not None or not is_complete or "is complete" in said[0] or case.phase == "any call", (
-        f"{case.phase}: {said[0]}"
+        return "signal after the end"
+    messages = [line for line in process.err.splitlines() if line.startswith("clew: ")]
+    assert process.status == STATUS[case.signal], f"{case.phase}: status {process.status}: {process.last_line}"
+    assert "Traceback" not in process.err, f"{case.phase}: {process.last_line}"
+    assert len(messages) == 1 and messages[0] == process.last_line, (
+        f"{case.phase}: {len(messages)} messages, last line {process.last_line}"
     )
-    again = shlex.split(named)[1:] if named is not None else command(folder, *(["--resume"] if is_run(folder) else []))
-    go_on(again, folder, case.killed_at)
-    found = difference(straight, folder)
-    assert not found, f"{case.phase}: another {found}"
-    return f"{case.phase}: {'saved, ' if named is not None else ''}then the same bits"
+    problem = message_problem(messages[0].replace(command(folder)[-1], ""))
+    assert not problem or "characters" in problem, problem  # a command with many settings may be long
+    if case.verb != "train":
+        return f"{case.verb}: exit status {process.status}"
+    next_command = messages[0].split("`")[1] if "`" in messages[0] else None
+    is_complete = any("best.step" in record for record in read_metrics(folder)) if is_run(folder) else False
+    assert next_command is not None or not is_run(folder) or is_complete, (
+        f"{case.phase}: no command in the message: {messages[0]}"
+    )
+    assert next_command is not None or not is_complete or "is complete" in messages[0] or case.phase == "any call", (
+        f"{case.phase}: {messages[0]}"
+    )
+    if next_command is not None:
+        arguments = shlex.split(next_command)[1:]
+    else:
+        arguments = command(folder, *(["--resume"] if is_run(folder) else []))
+    resume(arguments, folder, case.killed_at)
+    changed = difference(reference, folder)
+    assert not changed, f"{case.phase}: different {changed}"
+    return f"{case.phase}: {'saved, ' if next_command is not None else ''}then bit-identical"
 
 
-def interrupt(case: Case, folder: Path) -> Ended:
-    met = 0
+def interrupt(case: Case, folder: Path) -> CompletedProcess:
+    calls = 0
 
     def strike(name: str) -> None:
-        nonlocal met
+        nonlocal calls
         if case.function in ("", name):
-            if met == case.number:
+            if calls == case.number:
                 os.killpg(os.getpid(), case.signal)
-            met += 1
-            if case.twice and met == case.number + 3:
+            calls += 1
+            if case.twice and calls == case.number + 3:
                 os.kill(os.getpid(), case.signal)
 
-    def do() -> int:
+    def run_watched() -> int:
         watch_calls(strike)
-        return train(folder, f"training.workers={case.workers}") if case.verb == "train" else use(case.verb, folder)
+        if case.verb == "train":
+            return train(folder, f"training.workers={case.workers}")
+        return run_verb(case.verb, folder)
 
-    with Child(do, folder.parent) as child:
+    with Child(run_watched, folder.parent) as child:
         return child.wait()
 
 
-def go_on(arguments: list[str], folder: Path, killed_at: int | None) -> None:
-    """The command that was named, once killed on its way where the case says so, until it ends."""
+def resume(arguments: list[str], folder: Path, killed_at: int | None) -> None:
+    """Run the command to its end, after killing it once if `killed_at` is given."""
 
     def die(operation: Operation) -> None:
         if operation.number == killed_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def go() -> int:
+    def run_to_end() -> int:
         os.environ["CLEW_CACHE"] = str(folder.parent / "cache")
         return main(arguments)
 
-    def go_and_die() -> int:
+    def run_and_die() -> int:
         watch_files(folder, die)
-        return go()
+        return run_to_end()
 
     if killed_at is not None:
-        ended = done(go_and_die, folder.parent)
-        assert ended.status in (0, -signal.SIGKILL), ended.last
+        process = run_child(run_and_die, folder.parent)
+        assert process.status in (0, -signal.SIGKILL), process.last_line
         arguments = [*arguments, *(["--resume"] if is_run(folder) and "--resume" not in arguments else [])]
-    ended = done(go, folder.parent)
-    assert ended.status == 0, ended.last
+    process = run_child(run_to_end, folder.parent)
+    assert process.status == 0, process.last_line

@@ -1,7 +1,7 @@
-"""SIGKILL at any moment: a training that goes on from disk ends with the bits of one that nobody touched.
+"""SIGKILL at any moment: a resumed training must end bit-identical to an uninterrupted one.
 
-Half of the kills come after a random time, the others at a random operation on the training's files, which is to say
-inside a save; a third of the trainings is killed once more when it goes on.
+Half of the kills come after a random time, the others at a random operation on the training's files, that is, inside a
+save. A third of the trainings are killed again after they were resumed.
 """
 
 import os
@@ -12,23 +12,23 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.faults.children import Child, done, own_folder
+from benchmarks.faults.children import Child, run_child, temporary_folder
 from benchmarks.faults.points import Operation, watch_files
 from benchmarks.faults.subjects import SUBJECTS, difference
-from benchmarks.faults.trials import Fault, Result, in_this_process, put_through
+from benchmarks.faults.trials import Fault, Result, in_this_process, run_trials
 
 STEPS = 24
 
 
 class Case(NamedTuple):
-    """Which training, and when it is killed: after a share of its time, or of its operations on files."""
+    """A training, and the moments at which it is killed, as shares of its time or of its operations on files."""
 
     subject: str
     moments: tuple[tuple[str, float], ...]
 
 
-class Straight(NamedTuple):
-    """A training that nobody touched: where it is, how long it took, and how often it changed its files."""
+class Reference(NamedTuple):
+    """An uninterrupted training: its folder, its duration, and its number of operations on files."""
 
     folder: Path
     seconds: float
@@ -36,25 +36,25 @@ class Straight(NamedTuple):
 
 
 def run(count: int, seed: int) -> Result:
-    with own_folder("kills") as place:
-        straight = {name: train_straight(name, place) for name in list(SUBJECTS)[:count]}
-        cases = iter([drawn(seed, number) for number in range(count)])
+    with temporary_folder("kills") as workspace:
+        reference = {name: train_reference(name, workspace) for name in list(SUBJECTS)[:count]}
+        cases = iter([draw_case(seed, number) for number in range(count)])
         fault = Fault(
             "kills",
             lambda _: next(cases),
-            lambda case: attempt(case, straight[case.subject]),
+            lambda case: attempt(case, reference[case.subject]),
             str,
             smaller,
             seconds=200.0,
         )
-        return put_through(fault, count, seed, in_this_process)
+        return run_trials(fault, count, seed, in_this_process)
 
 
-def drawn(seed: int, number: int) -> Case:
-    chance = random.Random(f"kills {seed} {number}")
+def draw_case(seed: int, number: int) -> Case:
+    rng = random.Random(f"kills {seed} {number}")
     moments = [
-        (chance.choice(("time", "operation")), round(chance.uniform(0, 1), 4))
-        for _ in range(2 if chance.random() < 1 / 3 else 1)
+        (rng.choice(("time", "operation")), round(rng.uniform(0, 1), 4))
+        for _ in range(2 if rng.random() < 1 / 3 else 1)
     ]
     return Case(list(SUBJECTS)[number % len(SUBJECTS)], tuple(moments))
 
@@ -67,53 +67,55 @@ def smaller(case: Case) -> list[Case]:
     )
 
 
-def train_straight(name: str, place: Path) -> Straight:
-    folder, counted = place / name / "straight", place / name / "operations"
+def train_reference(name: str, workspace: Path) -> Reference:
+    folder, operations = workspace / name / "reference", workspace / name / "operations"
 
     def train() -> None:
-        with counted.open("w") as file:
+        with operations.open("w") as file:
             watch_files(folder, lambda operation: print(operation.kind, file=file))
             SUBJECTS[name](folder, STEPS)
             file.flush()
 
     folder.parent.mkdir()
     began = time.perf_counter()
-    ended = done(train, folder.parent)
-    assert ended.status == 0, ended.err
-    return Straight(folder, time.perf_counter() - began, len(counted.read_text().splitlines()))
+    process = run_child(train, folder.parent)
+    assert process.status == 0, process.err
+    return Reference(folder, time.perf_counter() - began, len(operations.read_text().splitlines()))
 
 
-def attempt(case: Case, straight: Straight) -> str:
-    folder, train = straight.folder.with_name("trial"), SUBJECTS[case.subject]
-    kills, earlier = 0, 1.0
-    while not kills:  # one that comes when all is done is no kill, and comes earlier the next time
+def attempt(case: Case, reference: Reference) -> str:
+    folder, train = reference.folder.with_name("trial"), SUBJECTS[case.subject]
+    kills, scale = 0, 1.0
+    while not kills:  # if the training ended before the kill, try again with earlier kills
         shutil.rmtree(folder, ignore_errors=True)
-        kills = sum(kill(case.subject, kind, earlier * share, straight, folder) for kind, share in case.moments)
-        earlier /= 2
-    ended = done(lambda: train(folder, STEPS), folder.parent)
-    assert ended.status == 0, f"after {kills} kills: {ended.last}"
-    found = difference(straight.folder, folder)
-    assert not found, f"after {kills} kills another {found}"
-    return f"{case.subject}: same bits after {('a kill', 'two kills')[kills - 1]}"
+        kills = sum(kill(case.subject, kind, scale * share, reference, folder) for kind, share in case.moments)
+        scale /= 2
+    process = run_child(lambda: train(folder, STEPS), folder.parent)
+    assert process.status == 0, f"after {kills} kills: {process.last_line}"
+    changed = difference(reference.folder, folder)
+    assert not changed, f"after {kills} kills, different {changed}"
+    return f"{case.subject}: bit-identical after {('one kill', 'two kills')[kills - 1]}"
 
 
-def kill(subject: str, kind: str, share: float, straight: Straight, folder: Path) -> bool:
-    """Starts a training, or goes on with it, and kills it after a share of the time or of the operations; whether it
-    came to that."""
+def kill(subject: str, kind: str, share: float, reference: Reference, folder: Path) -> bool:
+    """Start or resume a training, and kill it after a share of the time or of the operations.
+
+    Return False if the training ended before that.
+    """
 
     def train() -> None:
         if kind == "operation":
-            watch_files(folder, lambda operation: die(operation, int(share * straight.operations)))
+            watch_files(folder, lambda operation: die_at(operation, int(share * reference.operations)))
         SUBJECTS[subject](folder, STEPS)
 
     with Child(train, folder.parent) as child:
-        if kind == "time" and not child.ends_within(share * straight.seconds):
+        if kind == "time" and not child.ends_within(share * reference.seconds):
             child.send(signal.SIGKILL)
-        ended = child.wait()
-        assert ended.status in (0, -signal.SIGKILL), ended.last
-        return ended.was_killed
+        process = child.wait()
+        assert process.status in (0, -signal.SIGKILL), process.last_line
+        return process.was_killed
 
 
-def die(operation: Operation, at: int) -> None:
-    if operation.number == at:
+def die_at(operation: Operation, number: int) -> None:
+    if operation.number == number:
         os.kill(os.getpid(), signal.SIGKILL)

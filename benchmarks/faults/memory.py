@@ -1,5 +1,5 @@
-"""Many small steps of a whole run, with evaluations, checkpoints and metrics: resident memory stays level, and so does
-the number of open files. The number of trials is the number of steps."""
+"""Many small steps of a run with evaluations, checkpoints and metrics: memory and the number of open files must stay
+level. The number of trials is the number of steps."""
 
 import os
 import time
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.faults.children import done, own_folder
+from benchmarks.faults.children import run_child, temporary_folder
 from benchmarks.faults.subjects import text_beside
 from benchmarks.faults.trials import FAILED, Failure, Result
 from clew.recipes.running import run_recipe
@@ -25,15 +25,18 @@ SETTINGS = [
     "device=cpu",
 ]
 PER_THOUSAND = 8.0
-"""KB that a thousand steps may add."""
+"""The allowed growth per thousand steps, in KB."""
 NOISE = 1536.0
-"""KB that come and go, the allocator's: what a thousand steps add can be told from them over LONG steps."""
+"""The allowed noise of the allocator, in KB."""
 LONG = 20_000
+"""The number of steps from which on growth per step can be told from noise."""
 
 
 class Meter(Silence):
-    """Writes down memory and open files, at every hundredth of the way. Memory is what was asked for, in KB: not the
-    pages of files, such as torch's own, that come in as they are used."""
+    """Record memory and the number of open files every `every` steps.
+
+    Memory is anonymous memory in KB. It excludes pages of files, such as torch's libraries, which are loaded on use.
+    """
 
     def __init__(self, path: Path, every: int):
         self.path = path
@@ -50,10 +53,10 @@ class Meter(Silence):
 
 def run(count: int, seed: int) -> Result:
     began = time.perf_counter()
-    with own_folder("memory") as place:
+    with temporary_folder("memory") as workspace:
         every = max(count // 1000, 1) * 10
-        text = text_beside(place / "run")
-        rest = [
+        text = text_beside(workspace / "run")
+        settings = [
             f"training.steps={count}",
             f"training.evaluate_every={max(count // 10, 1)}",
             f"seed={seed}",
@@ -61,28 +64,30 @@ def run(count: int, seed: int) -> Result:
         ]
 
         def train() -> None:
-            os.environ["CLEW_CACHE"] = str(place / "cache")
-            run_recipe("text-lstm", [*SETTINGS, *rest], out=place / "run", report=Meter(place / "measured", every))
+            os.environ["CLEW_CACHE"] = str(workspace / "cache")
+            run_recipe(
+                "text-lstm", [*SETTINGS, *settings], out=workspace / "run", report=Meter(workspace / "measured", every)
+            )
 
-        ended = done(train, place, seconds=3600)
-        assert ended.status == 0, ended.err
+        process = run_child(train, workspace, seconds=3600)
+        assert process.status == 0, process.err
         rows = torch.tensor(
-            [[float(word) for word in line.split()] for line in (place / "measured").read_text().splitlines()]
+            [[float(word) for word in line.split()] for line in (workspace / "measured").read_text().splitlines()]
         )
-    return judged(count, rows[rows[:, 0] > count / 10], time.perf_counter() - began)
+    return judge(count, rows[rows[:, 0] > count / 10], time.perf_counter() - began)
 
 
-def judged(count: int, rows: torch.Tensor, seconds: float) -> Result:
-    """From a tenth of the way on: what memory grew by, in all and by a straight line through it."""
+def judge(count: int, rows: torch.Tensor, seconds: float) -> Result:
+    """Judge the growth of memory: the total, and the slope of a fitted line."""
     steps, resident, files = rows.T.double()
-    grown = float(resident[-1] - resident[0])
+    growth = float(resident[-1] - resident[0])
     centred = steps - steps.mean()
     slope = float((centred * resident).sum() / centred.pow(2).sum()) * 1000
-    told = (
-        f"{grown:+.0f} KB from step {steps[0]:,.0f} on, {slope:+.2f} KB a thousand steps, {files.min():.0f} to"
+    summary = (
+        f"{growth:+.0f} KB from step {steps[0]:,.0f} on, {slope:+.2f} KB per thousand steps, {files.min():.0f} to"
         f" {files.max():.0f} open files"
     )
-    is_level = grown <= NOISE + PER_THOUSAND * count / 1000 and (slope <= PER_THOUSAND or count < LONG)
+    is_level = growth <= NOISE + PER_THOUSAND * count / 1000 and (slope <= PER_THOUSAND or count < LONG)
     if is_level and files.min() == files.max():
-        return Result("memory", count, Counter({f"steps: {told}": count}), [], seconds)
-    return Result("memory", count, Counter({FAILED: 1}), [Failure(told, f"{SETTINGS}", 0, 1)], seconds)
+        return Result("memory", count, Counter({f"steps: {summary}": count}), [], seconds)
+    return Result("memory", count, Counter({FAILED: 1}), [Failure(summary, f"{SETTINGS}", 0, 1)], seconds)

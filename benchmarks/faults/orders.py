@@ -1,7 +1,7 @@
-"""Batches by any number of loader workers and of processes: the same rows, in the same order, from any position on.
+"""Batches for any number of loader workers and processes: the same rows in the same order, from any position on.
 
-What is compared is what the loop hands to the task: every process writes down the rows of its shares, and put together
-they are those that a process alone sees without a worker.
+The rows that the training loop passes to the task are compared. Every process records the rows of its shares; together
+they must be the rows of a single process without workers.
 """
 
 import hashlib
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from benchmarks.faults.children import done, own_folder
-from benchmarks.faults.groups import together
+from benchmarks.faults.children import run_child, temporary_folder
+from benchmarks.faults.groups import run_group
 from benchmarks.faults.subjects import TEXT
-from benchmarks.faults.trials import Fault, Result, in_this_process, put_through
+from benchmarks.faults.trials import Fault, Result, in_this_process, run_trials
 from clew.core.types import State, Term
 from clew.data.caching.encoded import TokenFile, encode_corpus
 from clew.data.files.text_files import find_text
@@ -35,7 +35,7 @@ STEPS = 12
 
 
 class Case(NamedTuple):
-    """How a text is read, from which batch on, and by whom."""
+    """How a text is batched, the first batch, and the number of workers and processes."""
 
     batching: str
     batch_size: int
@@ -49,65 +49,65 @@ class Case(NamedTuple):
 
 
 def run(count: int, seed: int) -> Result:
-    with own_folder("orders") as place:
-        text = encode(place)
-        cases = iter([drawn(seed, number) for number in range(count)])
+    with temporary_folder("orders") as workspace:
+        text = encode(workspace)
+        cases = iter([draw_case(seed, number) for number in range(count)])
         fault = Fault(
-            "orders", lambda _: next(cases), lambda case: attempt(case, text, place), str, smaller, seconds=100.0
+            "orders", lambda _: next(cases), lambda case: attempt(case, text, workspace), str, smaller, seconds=100.0
         )
-        return put_through(fault, count, seed, in_this_process)
+        return run_trials(fault, count, seed, in_this_process)
 
 
-def encode(place: Path) -> TokenFile:
-    path = place / "story.txt"
+def encode(workspace: Path) -> TokenFile:
+    path = workspace / "story.txt"
     path.write_text(TEXT, encoding="utf-8")
     source = find_text(str(path))
-    return encode_corpus(source, train_character(source), place / "cache")
+    return encode_corpus(source, train_character(source), workspace / "cache")
 
 
-def drawn(seed: int, number: int) -> Case:
-    """Workers and processes in turn, the rest by chance; fewer rows than processes and micro-batches are drawn too."""
-    chance = random.Random(f"orders {seed} {number}")
+def draw_case(seed: int, number: int) -> Case:
+    """Take workers and processes in turn, draw the rest. There may be fewer rows than processes or micro-batches."""
+    rng = random.Random(f"orders {seed} {number}")
     batching = ("streams", "windows")[number % 2]
     workers, processes = [(w, p) for p in (1, 2) for w in (0, 1, 2, 4)][number // 2 % 8]
-    sizes = chance.randint(1, 9), chance.randint(3, 20)
-    position = chance.randint(0, 2), chance.randint(0, 5)
-    return Case(batching, *sizes, chance.randint(0, 9), *position, chance.randint(1, 3), workers, processes)
+    sizes = rng.randint(1, 9), rng.randint(3, 20)
+    position = rng.randint(0, 2), rng.randint(0, 5)
+    return Case(batching, *sizes, rng.randint(0, 9), *position, rng.randint(1, 3), workers, processes)
 
 
 def smaller(case: Case) -> list[Case]:
     simpler = [case._replace(workers=min(case.workers, 1)), case._replace(processes=1), case._replace(accumulate=1)]
-    return [other for other in simpler if other != case]
+    return [candidate for candidate in simpler if candidate != case]
 
 
 class Reader(nn.Module):
-    """A task that learns nothing and writes down every row it is given: a hash a row, in order."""
+    """A task that learns nothing and records the hash of every row that it receives, in order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(()))
-        self.seen: list[str] = []
+        self.row_hashes: list[str] = []
 
     def forward(self, batch: TokenBatch, state: State = None) -> tuple[dict[str, Term], State]:
-        self.seen += rows_of(batch)
+        self.row_hashes += hash_rows(batch)
         return {"loss": Term(self.weight * len(batch.tokens), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: TokenBatch) -> dict[str, Tensor]:
         return {"loss": torch.tensor(len(batch.tokens))}
 
 
-def rows_of(batch: TokenBatch) -> list[str]:
+def hash_rows(batch: TokenBatch) -> list[str]:
     return [
         hashlib.sha256(repr((tokens.tolist(), targets.tolist(), batch.fresh)).encode()).hexdigest()[:16]
         for tokens, targets in zip(batch.tokens, batch.targets, strict=True)
     ]
 
 
-def attempt(case: Case, text: TokenFile, place: Path) -> str:
+def attempt(case: Case, text: TokenFile, workspace: Path) -> str:
     settings = [f"training.{name}={getattr(case, name)}" for name in ("batching", "batch_size", "length")]
     batches = text_batches(text, config_of("text-lstm", settings).training, case.seed)
     alone = batches.ahead(case.epoch, case.batch)
-    expected = [rows_of(next(alone)[2]) for _ in range(STEPS)]
+    expected = [hash_rows(next(alone)[2]) for _ in range(STEPS)]
 
     def read(rank: int) -> None:
         reader = Reader()
@@ -124,32 +124,35 @@ def attempt(case: Case, text: TokenFile, place: Path) -> str:
         )
         lines = []
         for _ in steps:
-            lines.append(" ".join(reader.seen))
-            reader.seen = []
-        (place / f"rows-{rank}").write_text("\n".join(lines) + "\n")
+            lines.append(" ".join(reader.row_hashes))
+            reader.row_hashes = []
+        (workspace / f"rows-{rank}").write_text("\n".join(lines) + "\n")
 
     if case.processes == 1:
-        ended = done(lambda: read(0), place)
-        assert ended.status == 0, ended.last
+        process = run_child(lambda: read(0), workspace)
+        assert process.status == 0, process.last_line
     else:
-        together(read, case.processes, place)
-    shares: list[Any] = [(place / f"rows-{rank}").read_text().split("\n")[:STEPS] for rank in range(case.processes)]
+        run_group(read, case.processes, workspace)
+    shares: list[Any] = [(workspace / f"rows-{rank}").read_text().split("\n")[:STEPS] for rank in range(case.processes)]
     for step, parts in enumerate(zip(*shares, strict=True)):
-        found = put_together([part.split() for part in parts], expected[step])
-        assert found == expected[step], f"step {step} has other rows"
+        merged = merge_shares([part.split() for part in parts], expected[step])
+        assert merged == expected[step], f"step {step} has other rows"
     for rank in range(case.processes):
-        os.unlink(place / f"rows-{rank}")
+        os.unlink(workspace / f"rows-{rank}")
     return f"{case.batching}: the same rows in the same order"
 
 
-def put_together(shares: list[list[str]], expected: list[str]) -> list[str]:
-    """The rows of all shares, but for those that are read to keep step and count for nothing: the first row of its
-    share by a micro-batch without rows, the first of the batch by a process without rows."""
-    found: list[str] = []
+def merge_shares(shares: list[list[str]], expected: list[str]) -> list[str]:
+    """Merge the rows of all shares, without the filler rows that have no weight.
+
+    A micro-batch without rows reads the first row of its share again; a process without rows reads the first row of the
+    batch.
+    """
+    merged: list[str] = []
     for share in shares:
         for row in share:
-            if len(found) < len(expected) and row == expected[len(found)]:
-                found.append(row)
+            if len(merged) < len(expected) and row == expected[len(merged)]:
+                merged.append(row)
             else:
-                assert row in (expected[0], share[0]), "a row that is not the batch's"
-    return found
+                assert row in (expected[0], share[0]), "a row of another batch"
+    return merged

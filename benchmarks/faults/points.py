@@ -1,7 +1,6 @@
-"""Points in a process's life at which a fault strikes: an operation on the files below a folder, or a call of one of
-clew's functions.
+"""Points at which a fault can strike: an operation on files below a folder, or a call of one of clew's functions.
 
-Both are watched in a child that ends by `os._exit`: nothing that is put in place here is ever taken away again.
+Both are watched in a child that ends with `os._exit`, so the patches made here are never removed.
 """
 
 import builtins
@@ -20,9 +19,11 @@ REMOVALS = ("remove", "rmdir")
 
 
 class Operation(NamedTuple):
-    """The `number`-th change to the files below a folder: open, write, half a write, flush, rename, mkdir, remove,
-    rmdir, truncate, tensors, half the tensors. It is told of before it happens; a half is told of when the other half
-    is written."""
+    """The `number`-th change to the files below a folder.
+
+    Its kind is open, write, half a write, flush, rename, mkdir, remove, rmdir, truncate, tensors or half the tensors.
+    An operation is reported before it happens. A half is reported when one half has been written.
+    """
 
     number: int
     kind: str
@@ -33,76 +34,76 @@ Strike = Callable[[Operation], None]
 
 
 def watch_files(folder: Path, strike: Strike) -> None:
-    """Calls `strike` before everything that changes a file below a folder; what it raises is raised in the operation's
-    place."""
+    """Call `strike` before every change to a file below a folder. If it raises, the change is not made."""
     top, count = str(folder), 0
 
-    def meet(kind: str, path: Any) -> None:
+    def report(kind: str, path: Any) -> None:
         nonlocal count
         text = os.fsdecode(os.fspath(path)) if not isinstance(path, int) else os.readlink(f"/proc/self/fd/{path}")
         if is_below(text, top):
             count += 1
             strike(Operation(count - 1, kind, os.path.relpath(text, top)))
 
-    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "os.mkdir":
-            meet("mkdir", arguments[0])
+            report("mkdir", arguments[0])
         elif event == "os.rename":
-            meet("rename", arguments[1])
+            report("rename", arguments[1])
         elif event in ("os.remove", "os.rmdir"):
-            name, at = arguments  # removing a tree goes by names in an open folder
-            path = name if at == -1 else os.path.join(os.readlink(f"/proc/self/fd/{at}"), os.fsdecode(name))
-            meet(event.removeprefix("os."), path)
+            name, descriptor = arguments  # shutil.rmtree removes names relative to an open folder
+            is_absolute = descriptor == -1
+            path = name if is_absolute else os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), os.fsdecode(name))
+            report(event.removeprefix("os."), path)
 
     real_open, real_fsync, real_save = io.open, os.fsync, directory.save_file
 
-    def open_watched(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+    def watched_open(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         if isinstance(file, int) or not set(mode) & set("wax+") or not is_below(os.fsdecode(os.fspath(file)), top):
             return real_open(file, mode, *arguments, **options)
-        if "r" not in mode:  # an existing file that is opened to be flushed is not a change
-            meet("open", file)
-        return Watched(real_open(file, mode, *arguments, **options), file, meet)
+        if "r" not in mode:  # opening an existing file to flush it is not a change
+            report("open", file)
+        return WatchedFile(real_open(file, mode, *arguments, **options), file, report)
 
     def fsync(descriptor: int) -> None:
-        meet("flush", descriptor)
+        report("flush", descriptor)
         real_fsync(descriptor)
 
     def save_file(tensors: Any, path: Any, metadata: Any = None) -> None:
-        meet("tensors", path)
+        report("tensors", path)
         real_save(tensors, path, metadata)
-        whole = Path(path).read_bytes()
-        os.truncate(path, len(whole) // 2)
-        meet("half the tensors", path)
+        content = Path(path).read_bytes()
+        os.truncate(path, len(content) // 2)
+        report("half the tensors", path)
         with real_open(path, "wb") as file:
-            file.write(whole)
+            file.write(content)
 
-    io.open = builtins.open = open_watched  # type: ignore[assignment]
+    io.open = builtins.open = watched_open  # type: ignore[assignment]
     os.fsync = fsync  # type: ignore[assignment]
     directory.save_file = save_file  # type: ignore[assignment]
-    sys.addaudithook(hear)
+    sys.addaudithook(audit)
 
 
 def is_below(path: str, top: str) -> bool:
-    whole = os.path.abspath(path)
-    return whole == top or whole.startswith(top + os.sep)
+    absolute = os.path.abspath(path)
+    return absolute == top or absolute.startswith(top + os.sep)
 
 
-class Watched:
-    """An open file that tells of every write before it and in its middle."""
+class WatchedFile:
+    """An open file that reports every write before it starts and in its middle."""
 
-    def __init__(self, file: Any, path: Any, meet: Callable[[str, Any], None]):
-        self.file, self.path, self.meet = file, path, meet
+    def __init__(self, file: Any, path: Any, report: Callable[[str, Any], None]):
+        self.file, self.path, self.report = file, path, report
 
     def write(self, content: Any) -> int:
-        self.meet("write", self.path)
+        self.report("write", self.path)
         self.file.write(content[: len(content) // 2])
         self.file.flush()
-        self.meet("half a write", self.path)
+        self.report("half a write", self.path)
         self.file.write(content[len(content) // 2 :])
         return len(content)
 
     def truncate(self, size: int | None = None) -> int:
-        self.meet("truncate", self.path)
+        self.report("truncate", self.path)
         return self.file.truncate(size)
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +112,7 @@ class Watched:
     def __iter__(self) -> Any:
         return iter(self.file)
 
-    def __enter__(self) -> "Watched":
+    def __enter__(self) -> "WatchedFile":
         self.file.__enter__()
         return self
 
@@ -120,8 +121,7 @@ class Watched:
 
 
 def watch_calls(strike: Callable[[str], None]) -> None:
-    """Calls `strike` with the name, such as `training.run.finish`, of every function of clew's when it is entered, in
-    this thread."""
+    """Call `strike` with the name of every function of clew that this thread enters, such as `training.run.finish`."""
     names: dict[Any, str] = {}
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -130,9 +130,9 @@ def watch_calls(strike: Callable[[str], None]) -> None:
         code = frame.f_code
         name = names.get(code)
         if name is None:
-            inside = code.co_filename.startswith(CLEW)
-            place = code.co_filename.removeprefix(CLEW).removesuffix(".py").replace(os.sep, ".")
-            name = names[code] = f"{place}.{code.co_name}" if inside else ""
+            is_clew = code.co_filename.startswith(CLEW)
+            module = code.co_filename.removeprefix(CLEW).removesuffix(".py").replace(os.sep, ".")
+            name = names[code] = f"{module}.{code.co_name}" if is_clew else ""
         if name:
             strike(name)
 

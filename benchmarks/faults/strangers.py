@@ -1,10 +1,9 @@
-"""A stranger's run folder and a stranger's checkpoint folder: sizes, types, names, links, pipes and nesting that nobody
-meant well.
+"""Untrusted run and checkpoint folders with hostile sizes, types, names, links, pipes and nesting.
 
-A trial copies a good folder, changes one to three things in it, and uses it: a run by a verb, a checkpoint by importing
-it. It ends in success or in one sentence, takes less than MEMORY, and reads nothing outside of the folder: neither by
-Python, whose `open` is watched, nor by a library, which the time of the last reading of the files beside the folder
-tells.
+A trial copies a good folder, changes one to three things in it, and uses it: a verb is applied to a run, a checkpoint
+is imported. It must end in success or in a one-sentence error message, take less than MEMORY, and read nothing outside
+the folder. Reads by Python are watched with an audit hook; reads by libraries are detected by the access times of files
+beside the folder.
 """
 
 import io
@@ -22,8 +21,8 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from benchmarks.faults.children import own_folder
-from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
+from benchmarks.faults.children import temporary_folder
+from benchmarks.faults.trials import Fault, Result, Runner, run_in_child, run_trials
 from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.interop.checkpoints import import_checkpoint
@@ -31,7 +30,7 @@ from clew.runs.loaded import load_run
 from tests.interop import checkpoints, test_elmo, test_llama2c, test_marian
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     folder.mkdir()
     return folder
 
@@ -57,16 +56,16 @@ CHECKPOINTS: dict[str, Callable[[Path], object]] = {
         )
     },
     "Marian": test_marian.make_marian,
-    "ELMo": lambda folder: test_elmo.make(made(folder)),
-    "llama2.c": lambda folder: test_llama2c.make(made(folder), tied=True),
+    "ELMo": lambda folder: test_elmo.make(make_folder(folder)),
+    "llama2.c": lambda folder: test_llama2c.make(make_folder(folder), tied=True),
 }
 MEMORY, LARGE = 2 * 2**30, 2**26
 STORIES = "stories.bin"
 SECRET = "secret"
-"""The folder beside that of a trial, to which links and paths lead."""
+"""The folder outside that of a trial to which links and paths lead."""
 SYSTEM = ("/proc", "/sys", "/dev/null", "/dev/urandom")
 READ_ALWAYS = tuple(map(os.path.realpath, (sys.prefix, sys.base_prefix, ROOT, *SYSTEM)))
-"""Where Python and torch read whatever they do."""
+"""Folders that Python and torch always read."""
 VERBS = {
     "load": [],
     "evaluate": ["evaluate", "RUN", "--device", "cpu"],
@@ -119,11 +118,11 @@ FLOATS = [0.0, -1.0, 0.5, 1e-30, 1e30, 1e308, math.inf, -math.inf, math.nan]
 
 
 class Edit(NamedTuple):
-    """What is done to which file, counted by a share of all of them; `chance` draws the rest."""
+    """A kind of edit, its file as a share of the sorted files, and the seed of the edit."""
 
     name: str
     file: float
-    chance: int
+    seed: int
 
 
 class Case(NamedTuple):
@@ -133,39 +132,39 @@ class Case(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-def run(count: int, seed: int, watch: Watch = watched) -> Result:
-    with own_folder("strangers") as place, surroundings(place):
+def run(count: int, seed: int, runner: Runner = run_in_child) -> Result:
+    with temporary_folder("strangers") as workspace, surroundings(workspace):
         fault = Fault(
             "strangers' folders",
             draw,
-            lambda case: attempt(case, place),
-            lambda case: described(case, place),
+            lambda case: attempt(case, workspace),
+            lambda case: describe(case, workspace),
             smaller,
             seconds=20.0,
         )
-        return put_through(fault, count, seed, watch)
+        return run_trials(fault, count, seed, runner)
 
 
 @contextmanager
-def surroundings(place: Path) -> Iterator[None]:
-    """Good folders to copy, the files beside a trial's folder, and a cache and a list of runs of their own."""
-    before = Path.cwd()
+def surroundings(workspace: Path) -> Iterator[None]:
+    """Create good folders to copy, files outside the folder of a trial, and a separate cache and list of runs."""
+    working_folder = Path.cwd()
     for name, path in RUNS.items():
-        shutil.copytree(path, place / "good" / "run" / name)
+        shutil.copytree(path, workspace / "good" / "run" / name)
     for name, make in CHECKPOINTS.items():
-        (place / "good" / "checkpoint").mkdir(exist_ok=True)
+        (workspace / "good" / "checkpoint").mkdir(exist_ok=True)
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            make(place / "good" / "checkpoint" / name)
-    (place / SECRET).mkdir()
-    (place / SECRET / "file").write_text("root:x:0:0\n" * 20, encoding="utf-8")
-    shutil.copytree(RUNS["format-1/masked_language_model"], place / SECRET / "run")
-    for folder in FROZEN.glob("format-1/*"):  # what their configs name, and they are used from here
-        shutil.copytree(folder, place / "here" / folder.name, ignore=shutil.ignore_patterns("run", "recorded.json"))
-    with patch.dict(os.environ, {"CLEW_CACHE": str(place / "cache"), "CLEW_STATE": str(place / "state")}):
+            make(workspace / "good" / "checkpoint" / name)
+    (workspace / SECRET).mkdir()
+    (workspace / SECRET / "file").write_text("root:x:0:0\n" * 20, encoding="utf-8")
+    shutil.copytree(RUNS["format-1/masked_language_model"], workspace / SECRET / "run")
+    for folder in FROZEN.glob("format-1/*"):  # files named by configs; trials run in `here`
+        shutil.copytree(folder, workspace / "here" / folder.name, ignore=shutil.ignore_patterns("run", "recorded.json"))
+    with patch.dict(os.environ, {"CLEW_CACHE": str(workspace / "cache"), "CLEW_STATE": str(workspace / "state")}):
         try:
             yield
         finally:
-            os.chdir(before)
+            os.chdir(working_folder)
 
 
 def draw(random: Random) -> Case:
@@ -180,42 +179,44 @@ def draw(random: Random) -> Case:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    for place in range(len(case.edits) if len(case.edits) > 1 else 0):
-        yield case._replace(edits=case.edits[:place] + case.edits[place + 1 :])
+    for index in range(len(case.edits) if len(case.edits) > 1 else 0):
+        yield case._replace(edits=case.edits[:index] + case.edits[index + 1 :])
 
 
-def described(case: Case, place: Path) -> str:
-    done = [f"{edit.name} {edit.chance}" for edit in case.edits]
+def describe(case: Case, workspace: Path) -> str:
+    changes = [f"{edit.name} {edit.seed}" for edit in case.edits]
     with suppress(Exception):
-        done = prepared(case, place)[1]
-    return f"{case.verb} {case.kind} {case.subject}: {'; '.join(done)}"
+        changes = prepare(case, workspace)[1]
+    return f"{case.verb} {case.kind} {case.subject}: {'; '.join(changes)}"
 
 
-def attempt(case: Case, place: Path) -> str:
-    folder, _ = prepared(case, place)
-    os.chdir(place / "here")
-    (place / "here" / "asked.txt").write_text("the wall is [MASK]\n", encoding="utf-8")
-    forget_peak()
-    held = peak()
-    untouch(place / SECRET)
+def attempt(case: Case, workspace: Path) -> str:
+    folder, _ = prepare(case, workspace)
+    os.chdir(workspace / "here")
+    (workspace / "here" / "asked.txt").write_text("the wall is [MASK]\n", encoding="utf-8")
+    reset_peak()
+    peak_before = peak_bytes()
+    reset_access_times(workspace / SECRET)
     try:
         with watched_files() as opened, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
-            return used(case, folder, place / "out")
+            return use(case, folder, workspace / "out")
     finally:
         allowed = (
             *READ_ALWAYS,
-            *(os.path.realpath(place / name) for name in ("trial", "out", "out.partial", "cache", "state", "here")),
+            *(os.path.realpath(workspace / name) for name in ("trial", "out", "out.partial", "cache", "state", "here")),
         )
         outside = [path for path in opened if not any(path == root or path.startswith(f"{root}/") for root in allowed)]
-        assert not outside, f"read {Path(outside[0]).name} outside of the folder"
-        assert not touched(place / SECRET), f"a library read {touched(place / SECRET)} outside of the folder"
-        taken = peak() - held  # a process may hold what others left there
-        assert taken < MEMORY, f"took {taken >> 30} GB of memory"
+        assert not outside, f"read {Path(outside[0]).name} outside the folder"
+        assert not find_read_file(workspace / SECRET), (
+            f"a library read {find_read_file(workspace / SECRET)} outside the folder"
+        )
+        growth = peak_bytes() - peak_before  # earlier trials may have left memory in use
+        assert growth < MEMORY, f"took {growth >> 30} GB of memory"
 
 
-def used(case: Case, folder: Path, out: Path) -> str:
-    """What became of it, in a word; a command that fails is a sentence of its own."""
+def use(case: Case, folder: Path, out: Path) -> str:
+    """Use the folder of a case, and return the outcome. If a command fails, its error message is raised."""
     if case.kind == "checkpoint":
         import_checkpoint(folder / STORIES if case.subject == "llama2.c" else folder, out)
         load_run(out, device="cpu")
@@ -223,50 +224,49 @@ def used(case: Case, folder: Path, out: Path) -> str:
     if case.verb == "load":
         load_run(folder, device="cpu")
         return "loaded"
-    said, complained = io.StringIO(), io.StringIO()
-    words = [str(folder if word == "RUN" else folder.parent if word == "." else word) for word in VERBS[case.verb]]
-    with redirect_stdout(said), redirect_stderr(complained), patch.object(sys, "stdin", io.StringIO("")):
+    stdout, stderr = io.StringIO(), io.StringIO()
+    arguments = [str(folder if word == "RUN" else folder.parent if word == "." else word) for word in VERBS[case.verb]]
+    with redirect_stdout(stdout), redirect_stderr(stderr), patch.object(sys, "stdin", io.StringIO("")):
         try:
-            status = main([*words, "--debug"])  # so that what the command would say in a line comes here as it is
+            status = main([*arguments, "--debug"])  # --debug raises errors instead of printing them
         except OSError as error:
             raise UserError(f"{error.filename}: {error.strerror}") from None
-    assert status == 0, complained.getvalue()
+    assert status == 0, stderr.getvalue()
     return f"{case.verb} answered"
 
 
-def prepared(case: Case, place: Path) -> tuple[Path, list[str]]:
-    """The folder of a trial, and what was done to it, in words."""
+def prepare(case: Case, workspace: Path) -> tuple[Path, list[str]]:
+    """Create the folder of a trial, and return it with a description of its changes."""
     for name in ("trial", "out", "out.partial", "cache", "state"):
-        shutil.rmtree(place / name, ignore_errors=True)
-    folder = place / "trial" / "folder"
+        shutil.rmtree(workspace / name, ignore_errors=True)
+    folder = workspace / "trial" / "folder"
     folder.parent.mkdir()
-    shutil.copytree(place / "good" / case.kind / case.subject, folder)
-    done = []
+    shutil.copytree(workspace / "good" / case.kind / case.subject, folder)
+    changes = []
     for edit in case.edits:
-        there = (
+        candidates = (
             path
             for path in folder.rglob("*")
             if path.is_file() and not path.is_symlink() and "checkpoints" not in path.parts
         )
-        files = sorted(path for path in there if path.stat().st_size < LARGE)
-        if edit.name == "a link":  # the file of llama2.c's is named by the user himself
+        files = sorted(path for path in candidates if path.stat().st_size < LARGE)
+        if edit.name == "a link":  # the user names llama2.c's file explicitly
             files = [path for path in files if path.name != STORIES]
-        wanted = (
-            [path for path in files if path.suffix in EDITS[edit.name].suffixes] if EDITS[edit.name].suffixes else files
-        )
-        if not wanted:
+        if suffixes := EDITS[edit.name].suffixes:
+            files = [path for path in files if path.suffix in suffixes]
+        if not files:
             continue
-        path = wanted[int(edit.file * len(wanted))]
-        with suppress(ValueError, RecursionError, OSError):  # of what an edit before it has left there
-            done.append(
-                f"{path.relative_to(folder)}: {EDITS[edit.name].edit(path, Random(edit.chance), place) or edit.name}"
+        path = files[int(edit.file * len(files))]
+        with suppress(ValueError, RecursionError, OSError):  # an earlier edit may have made the file unusable
+            changes.append(
+                f"{path.relative_to(folder)}: {EDITS[edit.name].edit(path, Random(edit.seed), workspace) or edit.name}"
             )
-    unsealed(folder)
-    return folder, done
+    remove_hashes(folder)
+    return folder, changes
 
 
-def unsealed(folder: Path) -> None:
-    """A stranger writes no hash that betrays him."""
+def remove_hashes(folder: Path) -> None:
+    """Remove the hashes from the config, as an attacker would, so that changes are not detected by them."""
     path = folder / "config.json"
     if path.is_file() and not path.is_symlink() and path.stat().st_size < LARGE:
         with suppress(ValueError, RecursionError):
@@ -277,10 +277,10 @@ def unsealed(folder: Path) -> None:
                 path.write_text(json.dumps(content), encoding="utf-8")
 
 
-def value_of(random: Random, before: Any) -> Any:
-    """Often of the same type: what is wrong with it then is its size or its name."""
+def hostile_value(random: Random, old: Any) -> Any:
+    """Draw a hostile value, often of the same type as the old one."""
     kinds = [int, float, str, list, dict, None, bool]
-    kind = type(before) if random.random() < 0.6 and type(before) in kinds else random.choice(kinds)
+    kind = type(old) if random.random() < 0.6 and type(old) in kinds else random.choice(kinds)
     if kind is int:
         return random.choice(NUMBERS)
     if kind is float:
@@ -289,65 +289,65 @@ def value_of(random: Random, before: Any) -> Any:
         return random.choice(TEXTS)
     if kind is list:
         return random.choice(
-            [[], [[]], [None] * 1000, before if isinstance(before, list) else [before], [random.choice(NUMBERS)] * 3]
+            [[], [[]], [None] * 1000, old if isinstance(old, list) else [old], [random.choice(NUMBERS)] * 3]
         )
     if kind is dict:
         return random.choice(
-            [{}, {"name": random.choice(TEXTS)}, {"x": before}, {random.choice(TEXTS): random.choice(NUMBERS)}]
+            [{}, {"name": random.choice(TEXTS)}, {"x": old}, {random.choice(TEXTS): random.choice(NUMBERS)}]
         )
     return None if kind is None else random.choice([True, False])
 
 
-def places_in(content: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container and key; of a long one a few."""
+def walk_fields(content: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every container and key, for long containers only the first keys."""
     keys = list(content) if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else ()
     for key in list(keys)[:40]:
         yield content, key
-        yield from places_in(content[key])
+        yield from walk_fields(content[key])
 
 
-def set_field(path: Path, random: Random, place: Path) -> str:
+def set_field(path: Path, random: Random, workspace: Path) -> str:
     content = json.loads(path.read_text(encoding="utf-8"))
-    among = list(places_in(content))
-    if not among:
-        path.write_text(json.dumps(value_of(random, content)), encoding="utf-8")
+    fields = list(walk_fields(content))
+    if not fields:
+        path.write_text(json.dumps(hostile_value(random, content)), encoding="utf-8")
         return "another value"
-    holder, key = random.choice(among)
-    before, action = holder[key], random.random()
-    if action < 0.1 and isinstance(holder, dict):
-        del holder[key]
-        what = "gone"
-    elif action < 0.15 and isinstance(holder, dict):
-        holder[random.choice(TEXTS)] = what = value_of(random, before)
+    container, key = random.choice(fields)
+    old, action = container[key], random.random()
+    if action < 0.1 and isinstance(container, dict):
+        del container[key]
+        change = "removed"
+    elif action < 0.15 and isinstance(container, dict):
+        container[random.choice(TEXTS)] = change = hostile_value(random, old)
     else:
-        holder[key] = what = value_of(random, before)
+        container[key] = change = hostile_value(random, old)
     path.write_text(json.dumps(content), encoding="utf-8")
     return (
         f"{str(key)[:30]!r} is"
-        f" {str(what)[:60] if not isinstance(what, int) or abs(what) < 10**30 else 'a long number'!r}"
+        f" {str(change)[:60] if not isinstance(change, int) or abs(change) < 10**30 else 'a long number'!r}"
     )
 
 
-def set_record(path: Path, random: Random, place: Path) -> str:
-    """A field of one line."""
+def set_record(path: Path, random: Random, workspace: Path) -> str:
+    """Change a field of one line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     number = random.randrange(len(lines))
-    aside = path.with_name("line.json")
-    aside.write_text(lines[number], encoding="utf-8")
-    what = set_field(aside, random, place)
-    lines[number] = aside.read_text(encoding="utf-8")
-    aside.unlink()
+    temporary = path.with_name("line.json")
+    temporary.write_text(lines[number], encoding="utf-8")
+    change = set_field(temporary, random, workspace)
+    lines[number] = temporary.read_text(encoding="utf-8")
+    temporary.unlink()
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return f"line {number + 1}: {what}"
+    return f"line {number + 1}: {change}"
 
 
-def set_path(path: Path, random: Random, place: Path) -> str:
-    """Fields that name files."""
+def set_path(path: Path, random: Random, workspace: Path) -> str:
+    """Change a field that names a file."""
     content = json.loads(path.read_text(encoding="utf-8"))
-    there = random.choice(
+    target = random.choice(
         [
-            place / SECRET / "file",
-            place / SECRET / "run",
+            workspace / SECRET / "file",
+            workspace / SECRET / "run",
             "../../secret/file",
             "../../secret/run",
             "/etc/passwd",
@@ -361,25 +361,25 @@ def set_path(path: Path, random: Random, place: Path) -> str:
         "transfer": "from",
     }[section]
     if isinstance(content, dict) and isinstance(content.get(section), dict):
-        content[section][name] = str(there) if random.random() < 0.8 else [str(there), str(there)]
+        content[section][name] = str(target) if random.random() < 0.8 else [str(target), str(target)]
         if section == "data":
             content[section]["corpus"] = None
         if section == "transfer" and random.random() < 0.5:
             content[section] |= {"adapter": "lora", "sha256": None}
     path.write_text(json.dumps(content), encoding="utf-8")
-    return f"{section}.{name} is {there}"
+    return f"{section}.{name} is {target}"
 
 
-def nest(path: Path, random: Random, place: Path) -> None:
+def nest(path: Path, random: Random, workspace: Path) -> None:
     opening = random.choice(["[", '{"a":'])
     path.write_text(opening * random.choice([500, 5000, 10**6]), encoding="utf-8")
 
 
-def cut(path: Path, random: Random, place: Path) -> None:
+def cut(path: Path, random: Random, workspace: Path) -> None:
     path.write_bytes(path.read_bytes()[: random.randrange(path.stat().st_size + 1)])
 
 
-def garble(path: Path, random: Random, place: Path) -> None:
+def garble(path: Path, random: Random, workspace: Path) -> None:
     content = bytearray(path.read_bytes())
     for _ in range(random.choice([1, 3, 30])):
         if content:
@@ -389,59 +389,59 @@ def garble(path: Path, random: Random, place: Path) -> None:
     path.write_bytes(content)
 
 
-def grow(path: Path, random: Random, place: Path) -> str:
+def grow(path: Path, random: Random, workspace: Path) -> str:
     size = random.choice([2**27, 2**31, 2**33])
     os.truncate(path, size)
     return f"of {size} bytes"
 
 
-def remove(path: Path, random: Random, place: Path) -> None:
+def remove(path: Path, random: Random, workspace: Path) -> None:
     path.unlink()
 
 
-def pipe(path: Path, random: Random, place: Path) -> None:
+def pipe(path: Path, random: Random, workspace: Path) -> None:
     path.unlink()
     os.mkfifo(path)
 
 
-def listen(path: Path, random: Random, place: Path) -> None:
+def listen(path: Path, random: Random, workspace: Path) -> None:
     path.unlink()
-    os.chdir(path.parent)  # a socket's name is short
+    os.chdir(path.parent)  # the path of a socket must be short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path.name)
-    os.chdir(place)
+    os.chdir(workspace)
 
 
-def folder_for_file(path: Path, random: Random, place: Path) -> None:
+def folder_for_file(path: Path, random: Random, workspace: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-def link(path: Path, random: Random, place: Path) -> str:
-    """To a good file elsewhere, so that whoever follows it has what he looks for; or to what never ends."""
-    there = place / SECRET / "linked"
-    shutil.copyfile(path, there)
-    target = random.choice([there, there, there, Path("/dev/zero"), Path("/etc/passwd"), path, place / SECRET])
+def link(path: Path, random: Random, workspace: Path) -> str:
+    """Replace a file by a link: to a valid file elsewhere, to a folder, to itself, or to a device without end."""
+    copied = workspace / SECRET / "linked"
+    shutil.copyfile(path, copied)
+    target = random.choice([copied, copied, copied, Path("/dev/zero"), Path("/etc/passwd"), path, workspace / SECRET])
     path.unlink()
     path.symlink_to(os.path.relpath(target, path.parent) if random.random() < 0.5 else target)
     return f"is a link to {target.name}"
 
 
-def link_folder(path: Path, random: Random, place: Path) -> str:
-    """The folder that a file is in lies elsewhere."""
-    if path.parent == place / "trial" / "folder":
+def link_folder(path: Path, random: Random, workspace: Path) -> str:
+    """Move the folder of a file elsewhere, and link to it."""
+    if path.parent == workspace / "trial" / "folder":
         if path.name == STORIES:
-            return "as it was"
-        return link(path, random, place)
-    shutil.rmtree(place / SECRET / "folder", ignore_errors=True)
-    shutil.move(path.parent, place / SECRET / "folder")
-    path.parent.symlink_to(place / SECRET / "folder")
+            return "unchanged"
+        return link(path, random, workspace)
+    shutil.rmtree(workspace / SECRET / "folder", ignore_errors=True)
+    shutil.move(path.parent, workspace / SECRET / "folder")
+    path.parent.symlink_to(workspace / SECRET / "folder")
     return "is in a folder elsewhere"
 
 
-def add(path: Path, random: Random, place: Path) -> str:
-    """A file that means something to whoever looks for it."""
-    outside = str(random.choice(["../../secret/file", place / SECRET / "file", "../../secret/run"]))
+def add(path: Path, random: Random, workspace: Path) -> str:
+    """Add a file whose name has a meaning for some reader."""
+    outside = str(random.choice(["../../secret/file", workspace / SECRET / "file", "../../secret/run"]))
     name, content = random.choice(
         [
             ("model.safetensors.index.json", json.dumps({"weight_map": {"a": outside, "b": f"{outside}.safetensors"}})),
@@ -476,100 +476,100 @@ def add(path: Path, random: Random, place: Path) -> str:
     return f"{name} beside it"
 
 
-def tensor_head(path: Path, random: Random, place: Path) -> str:
-    """What a file of safetensors says of its tensors."""
+def edit_header(path: Path, random: Random, workspace: Path) -> str:
+    """Change the header of a safetensors file."""
     content = path.read_bytes()
     size = int.from_bytes(content[:8], "little")
-    head = json.loads(content[8 : 8 + size])
-    name = random.choice([key for key in head if key != "__metadata__"] or ["none"])
-    about = head.setdefault(name, {})
-    what = random.choice(["dtype", "shape", "offsets", "rename", "gone", "huge", "length", "metadata"])
-    if what == "dtype":
-        about["dtype"] = random.choice(["F64", "F16", "BF16", "I64", "I8", "U8", "BOOL", "F8_E4M3", "C64", "X", 5])
-    elif what == "shape":
-        about["shape"] = random.choice([[], [0], [1], [-1], [2**40], [2**63], [2**32, 2**32], [1] * 100, "x", [1.5]])
-    elif what == "offsets":
-        about["data_offsets"] = random.choice([[0, 0], [0, 2**62], [5, 4], [-1, 4], [0]])
-    elif what == "rename":
-        head[random.choice(TEXTS)] = head.pop(name)
-    elif what == "gone":
-        del head[name]
-    elif what == "huge":  # zeros that take no room on the disk
-        head = {name: {"dtype": "F32", "shape": [2**29], "data_offsets": [0, 2**31]}}
-    elif what == "metadata":
-        head["__metadata__"] = random.choice([{}, {"sha256": "x"}, {"format": "\x1b"}, 5])
-    written = json.dumps(head).encode()
-    length = random.choice([2**63, 2**30, 0]) if what == "length" else len(written)
-    path.write_bytes(length.to_bytes(8, "little") + written + content[8 + size :])
-    if what == "huge":
-        os.truncate(path, 8 + len(written) + 2**31)
-    return f"{what} of {name[:40]}"
+    fields = json.loads(content[8 : 8 + size])
+    name = random.choice([key for key in fields if key != "__metadata__"] or ["none"])
+    entry = fields.setdefault(name, {})
+    change = random.choice(["dtype", "shape", "offsets", "rename", "gone", "huge", "length", "metadata"])
+    if change == "dtype":
+        entry["dtype"] = random.choice(["F64", "F16", "BF16", "I64", "I8", "U8", "BOOL", "F8_E4M3", "C64", "X", 5])
+    elif change == "shape":
+        entry["shape"] = random.choice([[], [0], [1], [-1], [2**40], [2**63], [2**32, 2**32], [1] * 100, "x", [1.5]])
+    elif change == "offsets":
+        entry["data_offsets"] = random.choice([[0, 0], [0, 2**62], [5, 4], [-1, 4], [0]])
+    elif change == "rename":
+        fields[random.choice(TEXTS)] = fields.pop(name)
+    elif change == "gone":
+        del fields[name]
+    elif change == "huge":  # sparse: zeros take no space on the disk
+        fields = {name: {"dtype": "F32", "shape": [2**29], "data_offsets": [0, 2**31]}}
+    elif change == "metadata":
+        fields["__metadata__"] = random.choice([{}, {"sha256": "x"}, {"format": "\x1b"}, 5])
+    header = json.dumps(fields).encode()
+    length = random.choice([2**63, 2**30, 0]) if change == "length" else len(header)
+    path.write_bytes(length.to_bytes(8, "little") + header + content[8 + size :])
+    if change == "huge":
+        os.truncate(path, 8 + len(header) + 2**31)
+    return f"{change} of {name[:40]}"
 
 
-class Editing(NamedTuple):
+class EditKind(NamedTuple):
     edit: Callable[[Path, Random, Path], str | None]
     suffixes: tuple[str, ...] = ()
 
 
 EDITS = {
-    "field": Editing(set_field, (".json",)),
-    "record": Editing(set_record, (".jsonl",)),
-    "path": Editing(set_path, (".json",)),
-    "head": Editing(tensor_head, (".safetensors",)),
-    "nested": Editing(nest),
-    "cut": Editing(cut),
-    "garbled": Editing(garble),
-    "grown": Editing(grow),
-    "removed": Editing(remove),
-    "a pipe": Editing(pipe),
-    "a socket": Editing(listen),
-    "a folder": Editing(folder_for_file),
-    "a link": Editing(link),
-    "a linked folder": Editing(link_folder),
-    "added": Editing(add),
+    "field": EditKind(set_field, (".json",)),
+    "record": EditKind(set_record, (".jsonl",)),
+    "path": EditKind(set_path, (".json",)),
+    "head": EditKind(edit_header, (".safetensors",)),
+    "nested": EditKind(nest),
+    "cut": EditKind(cut),
+    "garbled": EditKind(garble),
+    "grown": EditKind(grow),
+    "removed": EditKind(remove),
+    "a pipe": EditKind(pipe),
+    "a socket": EditKind(listen),
+    "a folder": EditKind(folder_for_file),
+    "a link": EditKind(link),
+    "a linked folder": EditKind(link_folder),
+    "added": EditKind(add),
 }
 COMMON = ("field", "record", "head", "path")
 
-OPENED: list[list[str]] = []
+OPENED_FILES: list[list[str]] = []
 
 
-def audit(event: str, arguments: Any) -> None:
-    if event == "open" and OPENED and isinstance(arguments[0], (str, bytes)):
-        OPENED[-1].append(os.path.realpath(os.fsdecode(arguments[0])))
+def record_open(event: str, arguments: Any) -> None:
+    if event == "open" and OPENED_FILES and isinstance(arguments[0], (str, bytes)):
+        OPENED_FILES[-1].append(os.path.realpath(os.fsdecode(arguments[0])))
 
 
-sys.addaudithook(audit)
+sys.addaudithook(record_open)
 
 
 @contextmanager
 def watched_files() -> Iterator[list[str]]:
-    """Where the files really are that Python opens within this context."""
-    OPENED.append([])
+    """Yield a list of the real paths of all files that Python opens within this context."""
+    OPENED_FILES.append([])
     try:
-        yield OPENED[-1]
+        yield OPENED_FILES[-1]
     finally:
-        OPENED.pop()
+        OPENED_FILES.pop()
 
 
-def untouch(folder: Path) -> None:
-    """As if nobody had read the files since they were written: a system notes the first reading after that, if any."""
+def reset_access_times(folder: Path) -> None:
+    """Set old access times, so that the system records the next read of each file."""
     for path in folder.rglob("*"):
         if path.is_file():
             os.utime(path, (1, 2))
 
 
-def touched(folder: Path) -> str:
-    """A file that was read since; none, where the system does not note it."""
+def find_read_file(folder: Path) -> str:
+    """Return the name of a file that was read, or an empty string. Some systems do not record access times."""
     return next((path.name for path in folder.rglob("*") if path.is_file() and path.stat().st_atime != 1), "")
 
 
-def forget_peak() -> None:
+def reset_peak() -> None:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def peak() -> int:
-    """The most memory that this process had since, in bytes; 0 where it cannot be told."""
+def peak_bytes() -> int:
+    """Return the peak memory of this process since the reset in bytes, or 0 if it is unknown."""
     with suppress(OSError):
         lines = Path("/proc/self/status").read_text().splitlines()
         return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)

@@ -1,9 +1,8 @@
-"""What faults are done to: three small trainings that start, or go on from what they find on disk, and the bits they
-end with.
+"""Three small trainings that faults are tried on, which start or resume from disk, and the comparison of their results.
 
-An LSTM whose state is carried over streams and a GPT on windows are whole runs; a Bahdanau decoder, which no recipe
-trains yet, goes through the loop and the checkpoints as a run does. All have dropout, averages and a schedule that
-reacts to what it observes.
+An LSTM with carried state on streams and a GPT on windows are whole runs. A Bahdanau decoder, which no recipe trains
+yet, uses the same loop and checkpoints as a run. All of them have dropout, averaged weights and a schedule, which in
+the LSTM and the decoder depends on the observed loss.
 """
 
 import json
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch._dynamo  # what the first step would import, so that no child has to
+import torch._dynamo  # imported here so that not every child imports it in its first step
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -79,7 +78,7 @@ GPT = [
     "training.schedule=cosine",
     "training.average=ema",
 ]
-BY_THE_CLOCK = ("seconds", "tokens_per_second")
+TIMINGS = ("seconds", "tokens_per_second")
 START, END, FIRST_SYMBOL, SYMBOLS = 0, 1, 2, 6
 
 
@@ -92,7 +91,7 @@ def train_gpt(folder: Path, steps: int) -> None:
 
 
 def train_recipe(recipe: str, settings: list[str], folder: Path) -> None:
-    """The run in a folder, begun or gone on with, as the command would; its text and its cache stand beside it."""
+    """Start or resume the run in a folder, as the command does. Its text and its cache are beside the folder."""
     os.environ["CLEW_CACHE"] = str(folder.parent / "cache")
     run_recipe(recipe, [f"data.train={text_beside(folder)}", *settings], out=folder, resume=is_run(folder))
 
@@ -100,19 +99,19 @@ def train_recipe(recipe: str, settings: list[str], folder: Path) -> None:
 def text_beside(folder: Path) -> Path:
     text = folder.parent / "story.txt"
     if not text.exists():
-        aside = text.with_suffix(f".{os.getpid()}")
-        aside.write_text(TEXT, encoding="utf-8")
-        aside.replace(text)
+        temporary = text.with_suffix(f".{os.getpid()}")
+        temporary.write_text(TEXT, encoding="utf-8")
+        temporary.replace(text)
     return text
 
 
 def train_decoder(folder: Path, steps: int) -> None:
     training = decoder_training()
-    found, _ = find_checkpoint(folder)
+    checkpoint, _ = find_checkpoint(folder)
     folder.mkdir(exist_ok=True)
-    if found is not None:
-        load_checkpoint(found, training)
-    truncate_metrics(folder, training.progress.step if found is not None else -1)
+    if checkpoint is not None:
+        load_checkpoint(checkpoint, training)
+    truncate_metrics(folder, training.progress.step if checkpoint is not None else -1)
     for record in decoder_steps(training, steps):
         append_metrics(folder, {"step": record.step, "loss": record.loss, "gradient_norm": record.gradient_norm})
         if record.step % 6 == 0:
@@ -155,20 +154,23 @@ def decoder_steps(training: TrainingState, steps: int, forward: nn.Module | None
 
 
 SUBJECTS: dict[str, Callable[[Path, int], None]] = {"lstm": train_lstm, "decoder": train_decoder, "gpt": train_gpt}
-"""Each starts in a folder, or goes on with what is there, until so many steps are done."""
+"""Each starts in a folder, or resumes from it, and trains up to the given number of steps."""
 
 
 def difference(first: Path, second: Path) -> str:
-    """Where two trainings do not agree to the bit, by what they left on disk; nothing where they do."""
-    if (there := measured(first)) != (here := measured(second)):
-        step = next(
-            (number for number, (a, b) in enumerate(zip(there, here, strict=False)) if a != b),
-            min(len(there), len(here)),
+    """Describe the first difference between the files of two trainings, or return an empty string if they are equal."""
+    records, other_records = recorded_metrics(first), recorded_metrics(second)
+    if records != other_records:
+        index = next(
+            (number for number, (a, b) in enumerate(zip(records, other_records, strict=False)) if a != b),
+            min(len(records), len(other_records)),
         )
-        return f"record {step} of {len(there)} and {len(here)}"
+        return f"record {index} of {len(records)} and {len(other_records)}"
     if (first / WEIGHTS).exists() != (second / WEIGHTS).exists():
-        return f"{WEIGHTS} is in one of them alone"
-    if (first / WEIGHTS).exists() and (name := unequal(read_weights(first / WEIGHTS), read_weights(second / WEIGHTS))):
+        return f"{WEIGHTS}, which only one of them has"
+    if (first / WEIGHTS).exists() and (
+        name := unequal_tensor(read_weights(first / WEIGHTS), read_weights(second / WEIGHTS))
+    ):
         return f"{WEIGHTS}: {name}"
     return checkpoint_difference(checkpoint_folders(first)[0], checkpoint_folders(second)[0])
 
@@ -178,39 +180,37 @@ def checkpoint_difference(first: Path, second: Path) -> str:
         return f"{first.name} and {second.name}"
     groups = {path.name.split(".")[0].split("-")[0] for path in first.glob("*.safetensors")}
     for group in sorted(groups):
-        if name := unequal(read_group(first, group), read_group(second, group)):
+        if name := unequal_tensor(read_group(first, group), read_group(second, group)):
             return f"{group} of {first.name}: {name}"
-    there, here = (
-        {k: v for k, v in read_json(path / TRAINING).items() if k not in BY_THE_CLOCK} for path in (first, second)
+    values, other_values = (
+        {k: v for k, v in read_json(path / TRAINING).items() if k not in TIMINGS} for path in (first, second)
     )
-    if here["best"]["evaluated"] < here["step"]:  # stopped while it was evaluated, which is done whenever it goes on
-        there, here = (
-            {k: v for k, v in about.items() if k not in ("best", "schedule", "average")} for about in (there, here)
+    if other_values["best"]["evaluated"] < other_values["step"]:  # stopped during an evaluation, repeated on resuming
+        values, other_values = (
+            {k: v for k, v in each.items() if k not in ("best", "schedule", "average")}
+            for each in (values, other_values)
         )
-    return (
-        ""
-        if there == here
-        else f"{TRAINING} of {first.name}: {[name for name in there if there[name] != here.get(name)]}"
-    )
+    changed = [name for name in values if values[name] != other_values.get(name)]
+    return f"{TRAINING} of {first.name}: {changed}" if values != other_values else ""
 
 
-def unequal(first: dict[str, Tensor], second: dict[str, Tensor]) -> str:
-    """The first tensor that is not bit for bit the same."""
+def unequal_tensor(first: dict[str, Tensor], second: dict[str, Tensor]) -> str:
+    """Return the name of the first tensor that is not bit-identical, or an empty string."""
     if first.keys() != second.keys():
-        return f"other names: {sorted(first.keys() ^ second.keys())}"
+        return f"different names: {sorted(first.keys() ^ second.keys())}"
     return next((name for name, tensor in first.items() if not torch.equal(tensor, second[name])), "")
 
 
-def measured(folder: Path) -> list[str]:
-    """All that was recorded, but for what depends on the clock."""
+def recorded_metrics(folder: Path) -> list[str]:
+    """Return all records of metrics, without timings."""
     return [
-        json.dumps({k: v for k, v in record.items() if k not in BY_THE_CLOCK}, sort_keys=True)
+        json.dumps({k: v for k, v in record.items() if k not in TIMINGS}, sort_keys=True)
         for record in read_metrics(folder)
     ]
 
 
 class Pair(NamedTuple):
-    """Sentences and their reversals; what is read of a reversal is one behind what is predicted."""
+    """Sentences and their reversals. The decoder's inputs are its targets, shifted by one."""
 
     source: Tensor  # (batch, source length)
     source_mask: Tensor
@@ -221,8 +221,7 @@ class Pair(NamedTuple):
 
 
 class Reversal(nn.Module):
-    """A bidirectional GRU reads, a GRU with additive attention writes the same backwards (the form of Bahdanau et al.
-    2015)."""
+    """A bidirectional GRU reads, and a GRU with additive attention writes the reversal (Bahdanau et al. 2015)."""
 
     def __init__(self, dim: int, dropout: float):
         super().__init__()
@@ -235,10 +234,12 @@ class Reversal(nn.Module):
         self.output = nn.Linear(self.decoder.dim, self.vocabulary)
 
     def forward(self, batch: Pair, state: State = None) -> tuple[dict[str, Term], State]:
-        values, (ahead, back) = self.encoder(
+        values, (forward, backward) = self.encoder(
             self.source_embedding(batch.source, torch.zeros_like(batch.source)), batch.source_mask
         )
-        memory = Memory(values, batch.source_mask, torch.tanh(self.bridge(torch.cat([ahead.cell, back.cell], -1))))
+        memory = Memory(
+            values, batch.source_mask, torch.tanh(self.bridge(torch.cat([forward.cell, backward.cell], -1)))
+        )
         start = self.decoder.initial_state(len(batch.tokens), memory, like=values)
         y, _ = self.decoder(self.target_embedding(batch.tokens, torch.zeros_like(batch.tokens)), batch.mask, start)
         targets = batch.targets.masked_fill(~batch.mask, -100)
@@ -250,16 +251,16 @@ class Reversal(nn.Module):
 
 
 def pairs(*numbers: int, size: int, longest: int = 6) -> Pair:
-    """Random sentences of 1 to `longest` symbols and their reversals, the same for the same numbers."""
+    """Draw sentences of 1 to `longest` symbols and their reversals. `numbers` is the seed."""
     generator = torch.Generator().manual_seed(sum((number + 1) * 1009**place for place, number in enumerate(numbers)))
     lengths = torch.randint(1, longest + 1, (size,), generator=generator).tolist()
     source = torch.randint(FIRST_SYMBOL, FIRST_SYMBOL + SYMBOLS, (size, longest), generator=generator).tolist()
     sentences = [row[:length] for row, length in zip(source, lengths, strict=True)]
-    read, read_mask = padded(sentences)
-    whole, mask = padded([[START, *reversed(sentence), END] for sentence in sentences])
-    return Pair(read, read_mask, whole[:, :-1], whole[:, 1:], mask[:, 1:])
+    source_tokens, source_mask = pad(sentences)
+    target_tokens, mask = pad([[START, *reversed(sentence), END] for sentence in sentences])
+    return Pair(source_tokens, source_mask, target_tokens[:, :-1], target_tokens[:, 1:], mask[:, 1:])
 
 
-def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+def pad(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
     tensor = nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
     return tensor, torch.arange(tensor.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]

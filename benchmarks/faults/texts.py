@@ -1,5 +1,5 @@
-"""Fuzzed data files: files and folders of any bytes, some of which change while they are read, through every tokenizer
-to one step."""
+"""Fuzzed data files: files and folders of arbitrary bytes, some of which change while they are read. Every tokenizer is
+trained on them, and one training step is run."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
+from benchmarks.faults.trials import Fault, Result, Runner, run_in_child, run_trials
 from clew.core.errors import UserError, printable
 from clew.data.caching.encoded import encode_corpus
 from clew.data.files.text_files import Piece, TextSource
@@ -34,13 +34,13 @@ BATCH, LENGTH = 2, 4
 EXACT = ("character", "bpe", "unigram")
 
 Chunk = tuple[bytes, int]
-"""Bytes, and how many times they stand there."""
+"""Bytes, and how often they are repeated."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Files by name, each of chunks or of the name of something odd; what is trained on; and what happens to it, after
-    which step."""
+    """Files by name, each a sequence of chunks or a kind of odd file; the text settings; and the event that changes the
+    training file, with the step after which it happens."""
 
     files: tuple[tuple[bytes, tuple[Chunk, ...] | str], ...]
     whole_folder: bool
@@ -50,8 +50,8 @@ class Case:
     after: str = ""
 
 
-def run(count: int, seed: int, watch: Watch = watched) -> Result:
-    return put_through(Fault("fuzzed data files", draw, attempt, describe, smaller, seconds=30.0), count, seed, watch)
+def run(count: int, seed: int, runner: Runner = run_in_child) -> Result:
+    return run_trials(Fault("fuzzed data files", draw, attempt, describe, smaller, seconds=30.0), count, seed, runner)
 
 
 def attempt(case: Case) -> str:
@@ -60,27 +60,27 @@ def attempt(case: Case) -> str:
         write(case, folder / "texts")
         return learn(case, folder)
     except UserError as error:
-        named = [folder / "texts", *(Path(os.fsdecode(name)) for name, _ in case.files)]
-        known = SETTING.search(str(error)) or any(printable(str(name)) in str(error) for name in named)
-        assert known, "a sentence that names neither the file nor a setting"
+        names = [folder / "texts", *(Path(os.fsdecode(name)) for name, _ in case.files)]
+        names_cause = SETTING.search(str(error)) or any(printable(str(name)) in str(error) for name in names)
+        assert names_cause, "a message that names neither the file nor a setting"
         raise
     finally:
         shutil.rmtree(folder)
 
 
 def learn(case: Case, folder: Path) -> str:
-    """Finds, trains a tokenizer, encodes, plans, and takes one step on the first batch."""
+    """Find the texts, train a tokenizer, encode, plan batches, and take one training step."""
     path = train_path(case, folder / "texts")
 
-    def happen(step: str) -> None:
+    def after_step(step: str) -> None:
         if case.after == step:
             change(case.event, path)
 
     texts: dict[str, Any] = find_texts(TextData(train=str(path), valid_fraction=0.2))
-    happen("finding")
-    source = Read(texts["train"], happen)
+    after_step("finding")
+    source = CountedText(texts["train"], after_step)
     tokenizer = train_tokenizer(TextConfig(**case.text), source)
-    happen("training")
+    after_step("training")
     task = LanguageModel(build_recurrent(RecurrentConfig(cell="elman", dim=2), Tokens(tokenizer.vocabulary)), tokenizer)
     try:
         parts = {**texts, "train": source}
@@ -100,44 +100,44 @@ def learn(case: Case, folder: Path) -> str:
         batch = window_plan(len(tokens), LENGTH, BATCH, 1, 0).batch(tokens, 0)
     terms, _ = task(batch)
     terms["loss"].sum.backward()
-    return "learnt from"
+    return "trained on"
 
 
 def check_exact(case: Case, tokenizer: Tokenizer, source: TextSource, tokens: Any) -> None:
-    """Kinds that promise it give the very text back."""
+    """Check that decoding returns the text, for the kinds of tokenizer that guarantee it."""
     if len(case.files) > 1 or case.text["lowercase"] or tokenizer.kind not in EXACT:
         return
     if tokenizer.unknown is None or tokenizer.unknown not in tokens:
-        assert tokenizer.decode(tokens.tolist()) == "".join(source), "decoding does not give the text back"
+        assert tokenizer.decode(tokens.tolist()) == "".join(source), "decoding does not return the text"
 
 
 def check_cache(case: Case, folder: Path, tokenizer: Tokenizer) -> None:
-    """Whatever happened, the text as it was before is not found in the cache under another's tokens."""
+    """Check that after the event the cache does not return the tokens of another text for the original one."""
     shutil.rmtree(folder / "texts")
     write(case, folder / "texts")
     source = find_texts(TextData(train=str(train_path(case, folder / "texts")), valid_fraction=0.2))["train"]
-    found, fresh = (encode_corpus(source, tokenizer, folder / name) for name in ("cache", "fresh"))
-    assert np.array_equal(found.tokens, fresh.tokens), "the cache holds another text's tokens"
+    cached, fresh = (encode_corpus(source, tokenizer, folder / name) for name in ("cache", "fresh"))
+    assert np.array_equal(cached.tokens, fresh.tokens), "the cache has the tokens of another text"
 
 
-class Read:
-    """A text that says how often it is read, a piece into each reading."""
+class CountedText:
+    """A text that counts how often it is read, and calls `after_step` after the first piece of each reading."""
 
-    def __init__(self, whole: TextSource, happen: Callable[[str], None]):
-        self.whole, self.happen, self.readings = whole, happen, 0
+    def __init__(self, text: TextSource, after_step: Callable[[str], None]):
+        self.text, self.after_step, self.readings = text, after_step, 0
 
     def pieces(self) -> Iterator[Piece]:
         self.readings += 1
-        for number, piece in enumerate(self.whole.pieces()):
+        for number, piece in enumerate(self.text.pieces()):
             yield piece
             if not number:
-                self.happen(f"the start of reading {self.readings}")
+                self.after_step(f"the start of reading {self.readings}")
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
 
     def __str__(self) -> str:
-        return str(self.whole)
+        return str(self.text)
 
 
 def write(case: Case, folder: Path) -> None:
@@ -162,7 +162,7 @@ def make_odd(kind: str, path: Path) -> None:
     elif kind == "dangling":
         path.symlink_to(path.with_name("nowhere"))
     elif kind == "unreadable":
-        path.symlink_to("/proc/self/mem")  # also for those who may read everything
+        path.symlink_to("/proc/self/mem")  # unreadable even for root
     elif kind == "fifo":
         os.mkfifo(path)
     elif kind == "device":
@@ -174,7 +174,7 @@ def make_odd(kind: str, path: Path) -> None:
 
 
 def change(event: str, path: Path) -> None:
-    """What happens to a file, in its place where that can be, so that one who has it open sees it too."""
+    """Apply an event to the training file, in place if possible, so that a process that has it open is affected too."""
     path = next(iter(sorted(path.iterdir())), path) if path.is_dir() else path
     if not path.is_file() or path.is_symlink():
         return
@@ -197,17 +197,17 @@ def change(event: str, path: Path) -> None:
 
 def describe(case: Case) -> str:
     files = {
-        os.fsdecode(name): content if isinstance(content, str) else " + ".join(shown(c) for c in content)
+        os.fsdecode(name): content if isinstance(content, str) else " + ".join(show(chunk) for chunk in content)
         for name, content in case.files
     }
-    what = "the folder of" if case.whole_folder else "a file"
-    then = f", which {case.event} after {case.after}" if case.event else ""
-    given = ", ".join(f"{name}={value}" for name, value in case.text.items())
-    text = f"{what} {files}{then}; {given}; {case.batching}"
+    kind = "the folder of" if case.whole_folder else "a file"
+    event = f", which {case.event} after {case.after}" if case.event else ""
+    settings = ", ".join(f"{name}={value}" for name, value in case.text.items())
+    text = f"{kind} {files}{event}; {settings}; {case.batching}"
     return printable(text if len(text) < 1000 else f"{text[:700]} ... ({len(text):,} characters)")
 
 
-def shown(chunk: Chunk) -> str:
+def show(chunk: Chunk) -> str:
     unit, times = chunk
     return repr(unit) + (f" * {times}" if times > 1 else "")
 
@@ -219,13 +219,13 @@ def smaller(case: Case) -> Iterator[Case]:
     if case.event:
         yield replace(case, event="", after="")
     for number, (name, content) in enumerate(case.files):
-        for fewer in fewer_chunks(content) if isinstance(content, tuple) else ():
-            yield replace(case, files=(*case.files[:number], (name, fewer), *case.files[number + 1 :]))
+        for chunks in fewer_chunks(content) if isinstance(content, tuple) else ():
+            yield replace(case, files=(*case.files[:number], (name, chunks), *case.files[number + 1 :]))
         if name != b"a.txt":
             yield replace(case, files=(*case.files[:number], (b"a.txt", content), *case.files[number + 1 :]))
-    for name, plain in (("size", None), ("min_count", 1), ("lowercase", False)):
-        if case.text[name] != plain:
-            yield replace(case, text={**case.text, name: plain})
+    for name, default in (("size", None), ("min_count", 1), ("lowercase", False)):
+        if case.text[name] != default:
+            yield replace(case, text={**case.text, name: default})
 
 
 def fewer_chunks(content: tuple[Chunk, ...]) -> Iterator[tuple[Chunk, ...]]:
@@ -332,7 +332,7 @@ TEXTS = [
     ],
     *[b"<|endoftext|>", b"1234567890 ", b"%PDF-1.7\n", b"a" * 100 + b" ", b"x,y\n1,2\n", b"\x01\x02\x7f", b"\x1b[31m"],
 ]
-NO_TEXTS = [
+INVALID_TEXTS = [
     *[
         b"\xff",
         b"\x85",
@@ -371,7 +371,9 @@ def content(random: Random) -> tuple[Chunk, ...] | str:
     base = [(WORDS, random.choice([1, 3, 20]))] if random.random() < 0.7 else []
     odd = [text_chunk(random) for _ in range(random.choice([0, 1, 1, 2, 4]))]
     if random.random() < 0.25:
-        odd.append((random.choice([*NO_TEXTS, random.randbytes(random.randint(1, 60))]), random.choice([1, 1, 2, 50])))
+        odd.append(
+            (random.choice([*INVALID_TEXTS, random.randbytes(random.randint(1, 60))]), random.choice([1, 1, 2, 50]))
+        )
     chunks = [*base, *odd]
     random.shuffle(chunks)
     return tuple(chunks)

@@ -1,7 +1,7 @@
-"""Many small trials of one kind of fault: what became of each, and the smallest case of every way to fail. Knows no
-fault.
+"""Run many small trials of one kind of fault, count their outcomes, and find the smallest case of every failure. This
+file knows no fault.
 
-A trial is drawn from (seed, number), so that a kind and two numbers are all it takes to see it again.
+A trial is drawn from (seed, number), so that it can be reproduced from its kind and these two numbers.
 """
 
 import json
@@ -24,22 +24,24 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clew.core.errors import UserError, printable
+from clew.core.errors import UserError, counted, printable
 
-LONGEST = 400
-REPR = re.compile(
+LONGEST_MESSAGE = 400
+INTERNALS = re.compile(
     r"<[\w.]+ object|<class |<function |<built-in|object at 0x|Traceback|ValidationError|errors\.pydantic\.dev"
 )
-REFUSED = "refused with a sentence"
+REJECTED = "rejected with a message"
 FAILED = "failed"
-MOST_SHRUNK = 2
+MAX_SHRUNK = 2
 MEMORY = 8 * 2**30
 CLEW = str(Path(__file__).parents[2] / "clew")
 
 
 class Fault(NamedTuple):
-    """A kind: how a case is drawn, tried (the word for how it went well) and written down, and cases a little smaller
-    than one."""
+    """A kind of fault: how to draw, run and describe a case, and slightly smaller cases.
+
+    `attempt` returns a word for a successful outcome.
+    """
 
     name: str
     draw: Callable[[random.Random], Any]
@@ -50,29 +52,29 @@ class Fault(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """How a trial ended; `what` and `case` where it failed."""
+    """How a trial ended, with its problem and case if it failed."""
 
     outcome: str
-    what: str = ""
+    problem: str = ""
     case: str = ""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One way to fail: what was seen, the smallest case that shows it, the first trial that met it and how many did."""
+    """A kind of failure: its problem, its smallest case, the first trial with it, and the number of such trials."""
 
-    what: str
+    problem: str
     case: str
     trial: int
     times: int
 
     def __str__(self) -> str:
-        return f"  {self.times:,} x {self.what}\n      trial {self.trial}: {self.case}"
+        return f"  {self.times:,} x {self.problem}\n      trial {self.trial}: {self.case}"
 
 
 @dataclass
 class Result:
-    """What one kind of fault did to clew."""
+    """The outcomes and failures of one kind of fault."""
 
     name: str
     trials: int
@@ -83,57 +85,58 @@ class Result:
     def __str__(self) -> str:
         failed = sum(failure.times for failure in self.failures)
         counts = [f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()) if outcome != FAILED]
-        verdict = f"{failed:,} failed in {len(self.failures)} ways" if failed else "no traceback"
+        verdict = f"{failed:,} failed in {counted(len(self.failures), 'way')}" if failed else "no failures"
         line = f"{self.trials:,} {self.name}: {', '.join([verdict, *counts])}, {self.seconds:.0f} s"
         return "\n".join([line, *map(str, self.failures)])
 
 
-Watch = Callable[[Fault, int, int], Iterator[tuple[int, Verdict]]]
+Runner = Callable[[Fault, int, int], Iterator[tuple[int, Verdict]]]
 
 
 class OutOfTime(BaseException):
     """A trial took longer than its kind allows."""
 
 
-def put_through(fault: Fault, count: int, seed: int, watch: Watch) -> Result:
-    """All trials of one kind, their failures gathered by what was seen."""
+def run_trials(fault: Fault, count: int, seed: int, runner: Runner) -> Result:
+    """Run all trials of one kind of fault, and group their failures by problem."""
     result = Result(fault.name, count)
-    found: dict[str, Failure] = {}
+    failures: dict[str, Failure] = {}
     began = time.perf_counter()
-    for number, verdict in watch(fault, count, seed):
+    for number, verdict in runner(fault, count, seed):
         result.outcomes[verdict.outcome] += 1
         if verdict.outcome == FAILED:
-            before = found.get(verdict.what)
-            case = verdict.case if before is None or 0 < len(verdict.case) < len(before.case) else before.case
-            found[verdict.what] = Failure(
-                verdict.what, case, before.trial if before else number, before.times + 1 if before else 1
+            known = failures.get(verdict.problem)
+            case = verdict.case if known is None or 0 < len(verdict.case) < len(known.case) else known.case
+            failures[verdict.problem] = Failure(
+                verdict.problem, case, known.trial if known else number, known.times + 1 if known else 1
             )
-    result.failures = sorted(found.values(), key=lambda failure: -failure.times)
+    result.failures = sorted(failures.values(), key=lambda failure: -failure.times)
     result.seconds = time.perf_counter() - began
     return result
 
 
 def in_this_process(fault: Fault, count: int, seed: int, first: int = 0) -> Iterator[tuple[int, Verdict]]:
-    """One trial after the other; what never comes back to Python is not stopped."""
+    """Run trials one after the other. A trial that never returns to Python is not stopped."""
     shrunk: Counter[str] = Counter()
     for number in range(first, count):
-        case = drawn(fault, seed, number)
-        verdict = judged(fault, case)
+        case = draw_case(fault, seed, number)
+        verdict = judge(fault, case)
         if verdict.outcome == FAILED:
-            shrunk[verdict.what] += 1
-            smallest = shrink(fault, case, verdict.what) if shrunk[verdict.what] <= MOST_SHRUNK else case
+            shrunk[verdict.problem] += 1
+            smallest = shrink(fault, case, verdict.problem) if shrunk[verdict.problem] <= MAX_SHRUNK else case
             verdict = verdict._replace(case=fault.describe(smallest))
         yield number, verdict
 
 
-def watched(fault: Fault, count: int, seed: int) -> Iterator[tuple[int, Verdict]]:
-    """In a process beside this one, which may hang, be killed or run out of memory: that is then what its trial did,
-    and a new one goes on with the next."""
+def run_in_child(fault: Fault, count: int, seed: int) -> Iterator[tuple[int, Verdict]]:
+    """Run trials in a child process.
+
+    If the child hangs, is killed or runs out of memory, its trial has failed, and a new child continues with the next.
+    """
     number = 0
     while number < count:
         child, reports = fork(fault, count, seed, number)
         with os.fdopen(reports, "rb", buffering=0) as pipe:
-            ended = None
             for line in lines(pipe.fileno(), 3 * fault.seconds + 60 * (number == 0)):
                 number, *rest = json.loads(line)
                 yield number, Verdict(*rest)
@@ -141,10 +144,11 @@ def watched(fault: Fault, count: int, seed: int) -> Iterator[tuple[int, Verdict]
             if number < count:
                 os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
-            ended = os.waitstatus_to_exitcode(status)
+            exit_status = os.waitstatus_to_exitcode(status)
         if number < count:
-            what = "never came back" if ended == -signal.SIGKILL else f"ended its process (status {ended})"
-            yield number, Verdict(FAILED, what, fault.describe(drawn(fault, seed, number)))
+            hung = exit_status == -signal.SIGKILL
+            problem = "did not return" if hung else f"ended its process (status {exit_status})"
+            yield number, Verdict(FAILED, problem, fault.describe(draw_case(fault, seed, number)))
             number += 1
 
 
@@ -170,76 +174,76 @@ def fork(fault: Fault, count: int, seed: int, first: int) -> tuple[int, int]:
 
 
 def lines(pipe: int, patience: float) -> Iterator[bytes]:
-    """The lines of a pipe until its end, or until nothing has come for so many seconds."""
+    """Yield the lines of a pipe until its end, or until nothing arrives for `patience` seconds."""
     rest = b""
     while select.select([pipe], [], [], patience)[0]:
         chunk = os.read(pipe, 2**16)
         if not chunk:
             return
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
+        *complete, rest = (rest + chunk).split(b"\n")
+        yield from complete
 
 
-def drawn(fault: Fault, seed: int, number: int) -> Any:
+def draw_case(fault: Fault, seed: int, number: int) -> Any:
     return fault.draw(random.Random(f"{fault.name} {seed} {number}"))
 
 
-def judged(fault: Fault, case: Any) -> Verdict:
-    """Success, a good sentence, or a failure said in one line, the same for the same cause."""
+def judge(fault: Fault, case: Any) -> Verdict:
+    """Run a case. The problem of a failure is one line, which is equal for failures with the same cause."""
     try:
         with time_limit(fault.seconds), warnings.catch_warnings():
             warnings.simplefilter("error")
             return Verdict(fault.attempt(case))
     except UserError as error:
-        complaint = fault_in_sentence(str(error))
-        return Verdict(FAILED, f"{complaint}: {place(error)}") if complaint else Verdict(REFUSED)
+        problem = message_problem(str(error))
+        return Verdict(FAILED, f"{problem}: {innermost_function(error)}") if problem else Verdict(REJECTED)
     except KeyboardInterrupt:
         raise
     except OutOfTime:
         return Verdict(FAILED, f"took longer than {fault.seconds:g} s")
     except BaseException as error:
         text = re.sub(r"'[^']*'|[0-9]+", "_", printable(" ".join(str(error).split())))[:100]
-        return Verdict(FAILED, f"{type(error).__name__} at {place(error)}: {text}")
+        return Verdict(FAILED, f"{type(error).__name__} at {innermost_function(error)}: {text}")
 
 
-def fault_in_sentence(text: str) -> str:
-    """What is wrong with what the user reads, if anything."""
+def message_problem(text: str) -> str:
+    """Return what is wrong with an error message, or an empty string."""
     if not text.isprintable():
-        return "a sentence that cannot be printed on one line"
-    if len(text) > LONGEST:
-        return f"a sentence of more than {LONGEST} characters"
-    if REPR.search(text):
-        return "a sentence with the inside of Python in it"
+        return "a message that cannot be printed on one line"
+    if len(text) > LONGEST_MESSAGE:
+        return f"a message of more than {LONGEST_MESSAGE} characters"
+    if INTERNALS.search(text):
+        return "a message with Python internals"
     return ""
 
 
-def place(error: BaseException) -> str:
-    """The last line of clew's that an error went through."""
+def innermost_function(error: BaseException) -> str:
+    """Return the innermost function of clew in the traceback of an error."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(CLEW)]
-    return f"{Path(frames[-1].filename).relative_to(CLEW)} {frames[-1].name}" if frames else "no line of clew's"
+    return f"{Path(frames[-1].filename).relative_to(CLEW)} {frames[-1].name}" if frames else "no function of clew"
 
 
-def shrink(fault: Fault, case: Any, what: str) -> Any:
-    """A case with nothing that could be left out and fail in the same way, as far as the time of one trial goes."""
+def shrink(fault: Fault, case: Any, problem: str) -> Any:
+    """Reduce a case as long as it fails with the same problem, for at most the time of one trial."""
     until = time.monotonic() + fault.seconds
-    found: Any = case
-    while found is not None:
-        case = found
-        smaller = (other for other in fault.smaller(case) if time.monotonic() < until)
-        found = next((other for other in smaller if judged(fault, other).what == what), None)
+    reduced: Any = case
+    while reduced is not None:
+        case = reduced
+        candidates = (candidate for candidate in fault.smaller(case) if time.monotonic() < until)
+        reduced = next((candidate for candidate in candidates if judge(fault, candidate).problem == problem), None)
     return case
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    def ring(number: int, frame: FrameType | None) -> None:
+    def raise_out_of_time(number: int, frame: FrameType | None) -> None:
         raise OutOfTime
 
-    before = signal.signal(signal.SIGALRM, ring)
-    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
+    previous = signal.signal(signal.SIGALRM, raise_out_of_time)
+    remaining, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, left)  # a limit that was running before goes on
+        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_REAL, remaining)  # restart an outer time limit

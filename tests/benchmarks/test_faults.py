@@ -1,4 +1,4 @@
-"""The harness sees what it should, and clew stands some hundred of each kind of fault."""
+"""The harness detects failures, and clew withstands up to two hundred trials of several kinds of fault."""
 
 import os
 import subprocess
@@ -9,32 +9,32 @@ from random import Random
 
 import pytest
 
-pytest.importorskip("resource", reason="the harness needs a system with limits and signals")
+pytest.importorskip("resource", reason="the harness needs resource limits and signals")
 
 from benchmarks.faults import commands, configs, inputs, strangers, texts
 from benchmarks.faults.__main__ import KINDS
-from benchmarks.faults.trials import Fault, in_this_process, put_through, watched
+from benchmarks.faults.trials import Fault, in_this_process, run_in_child, run_trials
 from clew.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-def test_two_hundred_fuzzed_configs_are_built_or_refused_with_a_sentence() -> None:
-    result = configs.run(200, seed=11, watch=in_this_process)
+def test_two_hundred_fuzzed_configs_are_built_or_rejected_with_a_message() -> None:
+    result = configs.run(200, seed=11, runner=in_this_process)
     assert not result.failures, str(result)
     assert min(result.outcomes.values()) > 20
 
 
 @pytest.mark.slow
-def test_two_hundred_fuzzed_data_files_are_learnt_from_or_refused_by_name() -> None:
-    result = texts.run(200, seed=11, watch=in_this_process)
+def test_two_hundred_fuzzed_data_files_are_trained_on_or_rejected_by_name() -> None:
+    result = texts.run(200, seed=11, runner=in_this_process)
     assert not result.failures, str(result)
     assert min(result.outcomes.values()) > 20
 
 
 @pytest.mark.slow
-def test_thirty_fuzzed_commands_end_with_a_step_or_a_sentence() -> None:
+def test_thirty_fuzzed_commands_end_with_a_step_or_a_message() -> None:
     result = commands.run(30, seed=11, call=commands.by_call)
     assert not result.failures, str(result)
     assert len(result.outcomes) == 2
@@ -43,21 +43,21 @@ def test_thirty_fuzzed_commands_end_with_a_step_or_a_sentence() -> None:
 @pytest.mark.parametrize(
     "with_commands", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["readers", "commands"]
 )
-def test_two_hundred_broken_pictures_and_sounds_are_read_or_refused_with_a_sentence(
+def test_two_hundred_broken_pictures_and_sounds_are_read_or_rejected_with_a_message(
     with_commands: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """No library says more beside it."""
+    """No library prints anything else."""
     result = inputs.run(200, seed=11, with_commands=with_commands)
     assert not result.failures, str(result)
-    assert result.outcomes["refused with a sentence"] > 100 and min(result.outcomes.values()) > 20
+    assert result.outcomes["rejected with a message"] > 100 and min(result.outcomes.values()) > 20
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.slow
-def test_a_hundred_folders_of_strangers_are_used_or_refused_with_a_sentence() -> None:
-    result = strangers.run(100, seed=11, watch=in_this_process)
+def test_a_hundred_untrusted_folders_are_used_or_rejected_with_a_message() -> None:
+    result = strangers.run(100, seed=11, runner=in_this_process)
     assert not result.failures, str(result)
-    assert result.outcomes["refused with a sentence"] > 20 and len(result.outcomes) > 5
+    assert result.outcomes["rejected with a message"] > 20 and len(result.outcomes) > 5
 
 
 def stranger(verb: str, *edits: str) -> strangers.Case:
@@ -88,7 +88,7 @@ def test_a_trial_that_reads_outside_of_its_folder_would_be_seen(
             much: r"took [24] GB of memory",
         }
         for use, complaint in expected.items():
-            monkeypatch.setattr(strangers, "used", use)
+            monkeypatch.setattr(strangers, "use", use)
             with pytest.raises(AssertionError, match=complaint):
                 strangers.attempt(stranger("load"), tmp_path)
 
@@ -101,9 +101,9 @@ def fault(attempt, draw=ninth, smaller=lambda case: range(case), seconds: float 
     return Fault("numbers", draw, attempt, str, smaller, seconds)
 
 
-def refuse(sentence: str):
+def refuse(message: str):
     def attempt(case: int) -> str:
-        raise UserError(sentence)
+        raise UserError(message)
 
     return attempt
 
@@ -114,10 +114,10 @@ def test_every_trial_is_counted_by_how_it_ended() -> None:
             raise UserError(f"{case} is odd; give an even number")
         return "halved"
 
-    result = put_through(fault(attempt), 50, 1, in_this_process)
-    assert result.outcomes["halved"] + result.outcomes["refused with a sentence"] == 50
+    result = run_trials(fault(attempt), 50, 1, in_this_process)
+    assert result.outcomes["halved"] + result.outcomes["rejected with a message"] == 50
     assert result.failures == []
-    assert str(result).startswith("50 numbers: no traceback, ") and "refused with a sentence, " in str(result)
+    assert str(result).startswith("50 numbers: no failures, ") and "rejected with a message, " in str(result)
 
 
 def test_a_failure_is_shown_with_its_smallest_case() -> None:
@@ -126,24 +126,24 @@ def test_a_failure_is_shown_with_its_smallest_case() -> None:
             raise KeyError(f"{case} is large")
         return "kept"
 
-    result = put_through(fault(attempt), 40, 1, in_this_process)
+    result = run_trials(fault(attempt), 40, 1, in_this_process)
     (failure,) = result.failures
-    assert (failure.case, failure.what) == ("4", "KeyError at no line of clew's: _")
+    assert (failure.case, failure.problem) == ("4", "KeyError at no function of clew: _")
     assert failure.times == 40 - result.outcomes["kept"]
-    assert f"40 numbers: {failure.times} failed in 1 ways, " in str(result)
+    assert f"40 numbers: {failure.times} failed in 1 way, " in str(result)
 
 
 @pytest.mark.parametrize(
-    ("sentence", "complaint"),
+    ("message", "complaint"),
     [
-        ("x" * 401, "a sentence of more than 400 characters"),
-        ("not <clew.text.tokenizer.Tokenizer object at 0x7f>", "a sentence with the inside of Python in it"),
-        ("1 validation error for Config: ValidationError", "a sentence with the inside of Python in it"),
+        ("x" * 401, "a message of more than 400 characters"),
+        ("not <clew.text.tokenizer.Tokenizer object at 0x7f>", "a message with Python internals"),
+        ("1 validation error for Config: ValidationError", "a message with Python internals"),
     ],
 )
-def test_a_sentence_that_nobody_can_read_is_a_failure(sentence: str, complaint: str) -> None:
-    (failure,) = put_through(fault(refuse(sentence)), 3, 1, in_this_process).failures
-    assert failure.what.startswith(complaint) and failure.times == 3
+def test_an_unreadable_message_is_a_failure(message: str, complaint: str) -> None:
+    (failure,) = run_trials(fault(refuse(message)), 3, 1, in_this_process).failures
+    assert failure.problem.startswith(complaint) and failure.times == 3
 
 
 def test_a_trial_that_takes_too_long_is_a_failure() -> None:
@@ -151,8 +151,8 @@ def test_a_trial_that_takes_too_long_is_a_failure() -> None:
         time.sleep(9)
         return "slept"
 
-    (failure,) = put_through(fault(attempt, seconds=0.05), 2, 1, in_this_process).failures
-    assert (failure.what, failure.times) == ("took longer than 0.05 s", 2)
+    (failure,) = run_trials(fault(attempt, seconds=0.05), 2, 1, in_this_process).failures
+    assert (failure.problem, failure.times) == ("took longer than 0.05 s", 2)
 
 
 def test_a_trial_that_ends_its_process_is_a_failure_and_the_others_go_on() -> None:
@@ -161,9 +161,9 @@ def test_a_trial_that_ends_its_process_is_a_failure_and_the_others_go_on() -> No
             os._exit(9)
         return "lived"
 
-    result = put_through(fault(attempt), 30, 1, watched)
+    result = run_trials(fault(attempt), 30, 1, run_in_child)
     (failure,) = result.failures
-    assert (failure.what, failure.case) == ("ended its process (status 9)", "0")
+    assert (failure.problem, failure.case) == ("ended its process (status 9)", "0")
     assert failure.times + result.outcomes["lived"] == 30 and result.outcomes["lived"] > 10
 
 
@@ -181,4 +181,4 @@ def test_every_kind_of_fault_is_a_file_and_the_command_runs_it() -> None:
         command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
     )
     assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("5 fuzzed configs: no traceback, ")
+    assert found.stdout.startswith("5 fuzzed configs: no failures, ")
