@@ -1,5 +1,5 @@
-"""Weights of attention that is not ours, against asking for them and against working them out; nothing is left
-changed."""
+"""Attention weights of modules from other libraries, against requesting and computing them; the modules are left
+unchanged."""
 
 import pytest
 import torch
@@ -10,24 +10,24 @@ from clew.layers.attending.heads import CROSS, DECODER, OWN
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
-def test_an_encoders_weights_are_those_of_its_attention_called_by_hand(batch_first):
+def test_an_encoders_weights_equal_a_direct_call_of_its_attention(batch_first):
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=batch_first)
     module = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
     x = torch.randn(1, 5, 8) if batch_first else torch.randn(5, 1, 8)
     with torch.no_grad():
-        (found,) = foreign_weights(module, lambda: module(x))
+        (call,) = foreign_weights(module, lambda: module(x))
         _, expected = module.layers[0].self_attn(x, x, x, need_weights=True, average_attn_weights=False)
         after = module(x)
-        torch.testing.assert_close(found.weights, expected[0])
+        torch.testing.assert_close(call.weights, expected[0])
         torch.testing.assert_close(after, module.layers[0](x))
-    assert found.layer.heads == ["1.1", "1.2"] and not module.layers[0].self_attn._forward_hooks
+    assert call.layer.heads == ["1.1", "1.2"] and not module.layers[0].self_attn._forward_hooks
 
 
-def test_the_halves_of_a_transformer_are_told_apart():
+def test_the_halves_of_a_transformer_are_distinguished():
     module = nn.Transformer(8, 2, 1, 2, 16, batch_first=True).eval()
     with torch.no_grad():
-        found = foreign_weights(module, lambda: module(torch.randn(1, 5, 8), torch.randn(1, 3, 8)))
-    shapes = {(each.layer.kind, each.layer.number): tuple(each.weights.shape) for each in found}
+        calls = foreign_weights(module, lambda: module(torch.randn(1, 5, 8), torch.randn(1, 3, 8)))
+    shapes = {(each.layer.kind, each.layer.number): tuple(each.weights.shape) for each in calls}
     assert shapes == {
         (OWN, 1): (2, 5, 5),
         (DECODER, 1): (2, 3, 3),
@@ -38,11 +38,11 @@ def test_the_halves_of_a_transformer_are_told_apart():
 
 
 @pytest.mark.parametrize(
-    ("asked", "shape"),
+    ("options", "shape"),
     [({}, (1, 4, 4)), ({"need_weights": False}, None), ({"average_attn_weights": False}, (1, 2, 4, 4))],
 )
-def test_whoever_calls_attention_gets_what_was_asked_for(asked, shape):
-    given = []
+def test_callers_of_attention_get_the_weights_they_requested(options, shape):
+    returned = []
 
     class Caller(nn.Module):
         def __init__(self):
@@ -50,16 +50,16 @@ def test_whoever_calls_attention_gets_what_was_asked_for(asked, shape):
             self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
 
         def forward(self, x):
-            y, weights = self.attention(x, x, x, **asked)
-            given.append(weights)
+            y, weights = self.attention(x, x, x, **options)
+            returned.append(weights)
             return y
 
     module, x = Caller().eval(), torch.randn(1, 4, 8)
     with torch.no_grad():
-        (found,) = foreign_weights(module, lambda: module(x))
+        (call,) = foreign_weights(module, lambda: module(x))
         module(x)
-    watched, unwatched = given
-    assert found.weights.shape == (2, 4, 4)
+    watched, unwatched = returned
+    assert call.weights.shape == (2, 4, 4)
     if shape is None:
         assert watched is None and unwatched is None
     else:
@@ -67,5 +67,5 @@ def test_whoever_calls_attention_gets_what_was_asked_for(asked, shape):
         torch.testing.assert_close(watched, unwatched)
 
 
-def test_modules_without_attention_show_none():
+def test_modules_without_attention_have_no_weights():
     assert not shows_attention(nn.LSTM(2, 2)) and shows_attention(nn.MultiheadAttention(4, 2))

@@ -25,8 +25,8 @@ def numbered(graph: Graph) -> dict[str, int]:
 
 
 def test_values_and_gradients_of_the_worked_example(graph: Graph) -> None:
-    told = {node.name: (node.kind, node.value.item(), node.gradient.item()) for node in graph.nodes}
-    assert told == {
+    nodes = {node.name: (node.kind, node.value.item(), node.gradient.item()) for node in graph.nodes}
+    assert nodes == {
         "a": ("input", 1, 2),
         "b": ("input", 2, 5),
         "c": ("input", 0, 0),
@@ -38,9 +38,9 @@ def test_values_and_gradients_of_the_worked_example(graph: Graph) -> None:
 
 def test_the_gradient_is_the_sum_over_paths_of_products_of_derivatives(graph: Graph) -> None:
     at = numbered(graph)
-    found = scalar_paths(graph, at["b"])
-    assert [path.nodes for path in found] == [(at["b"], at["+"], at["*"]), (at["b"], at["maximum"], at["*"])]
-    assert [path.product for path in found] == [2, 3]
+    paths = scalar_paths(graph, at["b"])
+    assert [path.nodes for path in paths] == [(at["b"], at["+"], at["*"]), (at["b"], at["maximum"], at["*"])]
+    assert [path.product for path in paths] == [2, 3]
     for name, node in zip(at, graph.nodes, strict=True):
         assert sum(path.product for path in scalar_paths(graph, at[name])) == node.gradient.item()
 
@@ -52,50 +52,50 @@ def test_gradients_come_in_reverse_topological_order(graph: Graph) -> None:
         assert order.index(edge.target) < order.index(edge.source)
 
 
-def test_paths_that_cancel_are_both_there() -> None:
-    """f = (x - x) * y: the gradient at the difference is y, and of x it is y - y."""
-    found = trace(lambda x, y: (x - x) * y, torch.tensor(3.0), torch.tensor(7.0), names="xy")
-    assert sorted(path.product for path in scalar_paths(found, 0)) == [-7, 7]
-    found = trace(lambda x, y: (x - y) * 0 * x, torch.tensor(3.0), torch.tensor(7.0), names="xy")
-    assert sorted(path.product for path in scalar_paths(found, 0)) == [0, 0]
+def test_paths_that_cancel_are_both_listed() -> None:
+    """f = (x - x) * y: the gradient at the difference is y, and at x it is y - y."""
+    traced = trace(lambda x, y: (x - x) * y, torch.tensor(3.0), torch.tensor(7.0), names="xy")
+    assert sorted(path.product for path in scalar_paths(traced, 0)) == [-7, 7]
+    traced = trace(lambda x, y: (x - y) * 0 * x, torch.tensor(3.0), torch.tensor(7.0), names="xy")
+    assert sorted(path.product for path in scalar_paths(traced, 0)) == [0, 0]
 
 
-def test_what_is_read_twice_by_one_operation_has_two_edges() -> None:
-    found = trace(lambda x: x * x, torch.tensor(3.0), names="x")
-    assert [path.product for path in scalar_paths(found, 0)] == [3, 3]
-    assert found.nodes[0].gradient.item() == 6
+def test_a_value_read_twice_by_one_operation_has_two_edges() -> None:
+    traced = trace(lambda x: x * x, torch.tensor(3.0), names="x")
+    assert [path.product for path in scalar_paths(traced, 0)] == [3, 3]
+    assert traced.nodes[0].gradient.item() == 6
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_gradients_of_a_recurrence_are_autograds(name: str) -> None:
+def test_gradients_of_a_recurrence_equal_autograd(name: str) -> None:
     torch.manual_seed(0)
     layer = Recurrent(CELLS[name](2, 3))
     x = torch.randn(1, 3, 2, requires_grad=True)
     with only_equations():
-        found = trace(layer, x, names=["x"])
+        traced = trace(layer, x, names=["x"])
         layer(x)[0].sum().backward()
-    at = numbered(found)
-    torch.testing.assert_close(found.nodes[at["x"]].gradient, x.grad)
+    at = numbered(traced)
+    torch.testing.assert_close(traced.nodes[at["x"]].gradient, x.grad)
     for path, parameter in layer.named_parameters():
-        torch.testing.assert_close(found.nodes[at[path]].gradient, parameter.grad)
-        assert found.nodes[at[path]].kind == "parameter"
+        torch.testing.assert_close(traced.nodes[at[path]].gradient, parameter.grad)
+        assert traced.nodes[at[path]].kind == "parameter"
 
 
-def test_gradients_of_attention_are_autograds_and_add_up_over_its_edges() -> None:
+def test_gradients_of_attention_equal_autograd_and_sum_over_edges() -> None:
     torch.manual_seed(0)
     layer = SelfAttention(4, 2)
     x = torch.randn(1, 3, 4, requires_grad=True)
     with only_equations():
-        found = trace(layer, x, names=["x"])
+        traced = trace(layer, x, names=["x"])
         layer(x)[0].sum().backward()
-    at = numbered(found)
-    torch.testing.assert_close(found.nodes[at["key.weight"]].gradient, layer.key.weight.grad)
-    by_edges = [edge.gradient for edge in found.out_of(at["x"])]
+    at = numbered(traced)
+    torch.testing.assert_close(traced.nodes[at["key.weight"]].gradient, layer.key.weight.grad)
+    by_edges = [edge.gradient for edge in traced.out_of(at["x"])]
     assert len(by_edges) == 3  # query, key, value
     torch.testing.assert_close(sum(by_edges), x.grad)
 
 
-def test_writing_in_place_and_drawing_at_random_are_followed() -> None:
+def test_in_place_writes_and_random_operations_are_traced() -> None:
     def function(x: Tensor) -> Tensor:
         y = x * 1
         y[0] = 0.0
@@ -105,10 +105,10 @@ def test_writing_in_place_and_drawing_at_random_are_followed() -> None:
     torch.manual_seed(0)
     x = torch.arange(1.0, 9.0, requires_grad=True)
     before = torch.get_rng_state()
-    found = trace(function, x, names=["x"])
+    traced = trace(function, x, names=["x"])
     torch.set_rng_state(before)
     function(x).backward()
-    torch.testing.assert_close(found.nodes[0].gradient, x.grad)
+    torch.testing.assert_close(traced.nodes[0].gradient, x.grad)
 
 
 class Hidden(torch.autograd.Function):
@@ -121,7 +121,7 @@ class Hidden(torch.autograd.Function):
         return 2 * gradient
 
 
-def test_a_graph_of_too_many_nodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_with_too_many_nodes_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.inspection.computation_graph.MOST_NODES", 4)
     with pytest.raises(
         UserError, match="the graph has more than 4 nodes; take a smaller input, or a part of the model"
@@ -129,7 +129,7 @@ def test_a_graph_of_too_many_nodes_is_refused(monkeypatch: pytest.MonkeyPatch) -
         trace(doubled, torch.tensor(1.0))
 
 
-def test_what_cannot_be_shown_whole_is_refused() -> None:
+def test_incomplete_graphs_are_rejected() -> None:
     with pytest.raises(
         UserError, match="a part of the function between x1 and the output is not made of torch's operations"
     ):

@@ -43,10 +43,10 @@ def step_of(task):
     return step
 
 
-def test_gradients_by_an_elman_networks_past_are_products_of_its_jacobians() -> None:
+def test_past_gradients_of_an_elman_network_are_products_of_jacobians() -> None:
     task = double("elman")
     with with_gradients(task):
-        found = state_gradients(step_of(task), task.initial_state(1), [6, 9], 5)
+        gradients = state_gradients(step_of(task), task.initial_state(1), [6, 9], 5)
     cell = task.body.layers.layers[0].layer.cell
     names = {
         "embedding": task.body.embedding.tokens.weight,
@@ -58,28 +58,28 @@ def test_gradients_by_an_elman_networks_past_are_products_of_its_jacobians() -> 
     }
     numbers = {name: value.detach().numpy() for name, value in names.items()}
     for row, t in enumerate([6, 9]):
-        np.testing.assert_allclose(found["0.h"][row].numpy(), elman_gradients(numbers, TOKENS, t, 5), rtol=1e-9)
+        np.testing.assert_allclose(gradients["0.h"][row].numpy(), elman_gradients(numbers, TOKENS, t, 5), rtol=1e-9)
 
 
-def test_gradients_by_a_cells_past_are_products_of_its_forget_gates_where_nothing_else_is_fed_back() -> None:
+def test_past_gradients_of_a_cell_without_feedback_are_products_of_forget_gates() -> None:
     task = double("lstm")
     with torch.no_grad():
         task.body.layers.layers[0].layer.cell.hidden_weight.zero_()
-    with torch.no_grad(), clew.record(task, "*.gates.*", "*.cell_state") as seen:
+    with torch.no_grad(), clew.record(task, "*.gates.*", "*.cell_state") as recorded:
         hidden, _ = task.body(torch.tensor([TOKENS[:-1]]))
-    forget, output, cell = (seen[f"*.{name}"][0] for name in ("gates.forget", "gates.output", "cell_state"))
+    forget, output, cell = (recorded[f"*.{name}"][0] for name in ("gates.forget", "gates.output", "cell_state"))
     errors = task.logits(hidden)[0, 9].softmax(-1) - F.one_hot(torch.tensor(TOKENS[10]), task.body.vocabulary)
     by_cell = (errors @ task.weight) * output[9] * (1 - cell[9].tanh() ** 2)
     with with_gradients(task):
-        found = state_gradients(step_of(task), task.initial_state(1), [9], 4)
+        gradients = state_gradients(step_of(task), task.initial_state(1), [9], 4)
     for k in range(5):
         expected = by_cell * forget[10 - k : 10].prod(0)
-        assert found["0.c"][0, k].item() == pytest.approx(expected.norm().item(), rel=1e-9)
-    assert found["0.h"][0, 1:].eq(0).all()  # h goes up and not on
+        assert gradients["0.c"][0, k].item() == pytest.approx(expected.norm().item(), rel=1e-9)
+    assert gradients["0.h"][0, 1:].eq(0).all()  # h goes to the output, not to the next step
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_gradients_by_what_is_read_are_those_of_small_changes(name: str) -> None:
+def test_gradients_by_the_input_equal_finite_differences(name: str) -> None:
     """Central differences along the gradient itself."""
     task = double(name)
     x = torch.randn(1, 10, task.body.embedding.dim, dtype=torch.double, requires_grad=True)
@@ -89,17 +89,17 @@ def test_gradients_by_what_is_read_are_those_of_small_changes(name: str) -> None
         return token_losses(task.logits(task.body.norm(hidden))[0].log_softmax(-1), torch.tensor(TOKENS[1:]))[t]
 
     with with_gradients(task):
-        found = input_gradients([loss(x, 8)], x, [8], 6)
+        gradients = input_gradients([loss(x, 8)], x, [8], 6)
         (gradient,) = torch.autograd.grad(loss(x, 8), x)
     for k in (0, 3, 6):
         along = torch.zeros_like(x)
         along[0, 8 - k] = gradient[0, 8 - k] / gradient[0, 8 - k].norm()
         with torch.no_grad():
             slope = (loss(x + 1e-5 * along, 8) - loss(x - 1e-5 * along, 8)) / 2e-5
-        assert found[0, k].item() == pytest.approx(slope.item(), rel=1e-5)
+        assert gradients[0, k].item() == pytest.approx(slope.item(), rel=1e-5)
 
 
-def test_the_reach_is_the_first_step_below_the_threshold() -> None:
+def test_the_reach_is_the_last_step_above_the_threshold() -> None:
     curve = torch.tensor([2.0, 1.0, 0.1, 0.019, 0.5], dtype=torch.double)
     assert reach(curve) == (3, 1.0)
     assert reach(curve, 0.001) == (None, 1.0)
@@ -107,14 +107,14 @@ def test_the_reach_is_the_first_step_below_the_threshold() -> None:
     assert reach(torch.zeros(3, dtype=torch.double)).steps == 0
 
 
-def test_ends_have_their_steps_before_them() -> None:
+def test_chosen_ends_have_enough_steps_before_them() -> None:
     ends, steps = choose_ends(100, 40, 4)
     assert steps == 40 and ends[0] == 40 and ends[-1] == 99 and len(ends) == 4
     ends, steps = choose_ends(5, 40, 10)
     assert steps == 2 and ends == [2, 3, 4]
 
 
-def test_a_gradient_is_clipped_to_the_norm_that_is_allowed() -> None:
+def test_a_gradient_is_clipped_to_the_allowed_norm() -> None:
     w = torch.tensor([3.0, 4.0], requires_grad=True)
     losses = (w * torch.tensor([[6.0, 8.0], [0.0, 0.0]])).sum(1)
     assert clip_factor([w], losses, 1.0) == pytest.approx((5.0, 0.2))
@@ -125,9 +125,9 @@ def test_a_gradient_is_clipped_to_the_norm_that_is_allowed() -> None:
 def test_a_rotation_has_singular_values_and_radius_of_its_scale() -> None:
     angle = 0.3
     turn = 0.9 * torch.tensor([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    found = spectrum(turn)
-    assert found.singular_values.tolist() == pytest.approx([0.9, 0.9])
-    assert found.radius == pytest.approx(0.9)
+    values = spectrum(turn)
+    assert values.singular_values.tolist() == pytest.approx([0.9, 0.9])
+    assert values.radius == pytest.approx(0.9)
     sheared = spectrum(torch.tensor([[0.5, 7.0], [0.0, 0.25]], dtype=torch.double))
     assert sheared.radius == pytest.approx(0.5)
     assert sheared.singular_values.prod().item() == pytest.approx(0.125)
@@ -136,17 +136,17 @@ def test_a_rotation_has_singular_values_and_radius_of_its_scale() -> None:
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_has_a_recurrent_matrix_for_each_gate(name: str) -> None:
     cell = CELLS[name](3, 4)
-    found = recurrent_matrices(cell)
+    matrices = recurrent_matrices(cell)
     gates = [gate for gate, _ in cell.gates.named_children()] if hasattr(cell, "gates") else ["hidden"]
-    assert list(found) == gates
+    assert list(matrices) == gates
     if name == "lstm":
-        torch.testing.assert_close(found["forget"], cell.hidden_weight[4:8].double())
+        torch.testing.assert_close(matrices["forget"], cell.hidden_weight[4:8].double())
     if name == "projected_lstm":
-        torch.testing.assert_close(found["output"], cell.projection.double() @ cell.hidden_weight[-16:].double())
+        torch.testing.assert_close(matrices["output"], cell.projection.double() @ cell.hidden_weight[-16:].double())
 
 
 def test_a_recurrent_matrix_beyond_one_makes_gradients_explode() -> None:
-    """Where a rectifier lets all pass, J = U = 1.5 I: the gradient grows by half at every step."""
+    """While the rectifier passes everything, J = U = 1.5 I: the gradient grows by half at every step."""
     layer = Recurrent(Elman(2, 2, nonlinearity="relu")).double()
     with torch.no_grad():
         layer.cell.hidden_weight.copy_(1.5 * torch.eye(2))
@@ -158,6 +158,6 @@ def test_a_recurrent_matrix_beyond_one_makes_gradients_explode() -> None:
         return y.sum(), state
 
     with with_gradients(layer):
-        found = state_gradients(step, layer.initial_state(1, like=x), [7], 6)["0.h"][0]
-    assert found.tolist() == pytest.approx([2**0.5 * 1.5**k for k in range(7)])
-    assert reach(found) == (None, pytest.approx(1.5**6))
+        norms = state_gradients(step, layer.initial_state(1, like=x), [7], 6)["0.h"][0]
+    assert norms.tolist() == pytest.approx([2**0.5 * 1.5**k for k in range(7)])
+    assert reach(norms) == (None, pytest.approx(1.5**6))

@@ -21,7 +21,7 @@ from clew.sources.tokens import Tokens
 
 
 class Guessing(nn.Module):
-    """The next token by a GPT of two layers, in float64; the loss is the sum over a batch's tokens."""
+    """A next-token task with a GPT of two layers, in float64; the loss is the sum over a batch's tokens."""
 
     def __init__(self):
         super().__init__()
@@ -52,8 +52,8 @@ def batches():
     return [torch.randint(0, 7, (3, 5)), torch.randint(0, 7, (2, 4))]
 
 
-def test_importance_is_the_mean_size_of_each_rows_derivative(task, batches):
-    found = head_importance(task, batches)
+def test_importance_is_the_mean_absolute_derivative_of_each_row(task, batches):
+    importance = head_importance(task, batches)
     step = 1e-5
     for layer in layers_with_heads(task):
         for head, name in enumerate(layer.heads):
@@ -69,11 +69,11 @@ def test_importance_is_the_mean_size_of_each_rows_derivative(task, batches):
                 for factor in (1 + step, 1 - step):
                     with torch.no_grad(), intervene(task, {layer.weights: scaled(factor)}):
                         sides.append(task.losses(batch))
-                slopes.append(2.0 * (sides[0] - sides[1]).abs() / (2 * step))  # the term weighs 2
-            assert found[name] == pytest.approx(float(torch.cat(slopes).mean()), rel=1e-5)
+                slopes.append(2.0 * (sides[0] - sides[1]).abs() / (2 * step))  # the term has weight 2
+            assert importance[name] == pytest.approx(float(torch.cat(slopes).mean()), rel=1e-5)
 
 
-def test_importance_leaves_the_model_as_it_was(task, batches):
+def test_importance_leaves_the_model_unchanged(task, batches):
     before = {name: value.clone() for name, value in task.state_dict().items()}
     task.train()
     head_importance(task, batches)
@@ -82,14 +82,14 @@ def test_importance_leaves_the_model_as_it_was(task, batches):
     task.eval()
 
 
-def test_no_data_tell_no_importance(task):
+def test_importance_without_data_is_rejected(task):
     with pytest.raises(
         UserError, match="importance of heads needs examples, and there are none; give at least one batch"
     ):
         head_importance(task, [])
 
 
-def test_a_layers_importances_have_length_one():
+def test_the_importances_of_a_layer_have_norm_one():
     assert normalise_layers({"1.1": 3.0, "1.2": 4.0, "cross.1.1": 2.0, "2.1": 0.0}) == {
         "1.1": 0.6,
         "1.2": 0.8,
@@ -98,15 +98,15 @@ def test_a_layers_importances_have_length_one():
     }
 
 
-def test_leaving_out_a_head_costs_what_the_loss_gains(task, batches):
+def test_leaving_out_a_head_costs_the_increase_of_the_loss(task, batches):
     def quality():
         with torch.no_grad():
             return -float(task.losses(batches[0]).sum())
 
-    found = leave_one_out(task, quality)
+    changes = leave_one_out(task, quality)
     with heads_off(task, ["2.1"]):
         without = quality()
-    assert found["2.1"] == pytest.approx(quality() - without) and list(found) == ["1.1", "1.2", "2.1", "2.2"]
+    assert changes["2.1"] == pytest.approx(quality() - without) and list(changes) == ["1.1", "1.2", "2.1", "2.2"]
 
 
 def test_the_curve_drops_heads_from_the_least_important(task, batches):

@@ -1,4 +1,4 @@
-"""Which parts of a module are its layers, and what each gives, against calling them by hand."""
+"""Which parts of a module are its layers, and their outputs, against direct calls."""
 
 import torch
 from torch import nn
@@ -24,20 +24,20 @@ def test_layers_are_the_outermost_members_of_lists_and_sequences():
     assert list(find_layers(Tagger())) == ["table", "recurrence", "output"]
 
 
-def test_every_layers_output_is_what_it_gives_when_it_is_called_by_hand():
+def test_every_layers_output_equals_a_direct_call():
     module, ids = Tagger(), torch.tensor([[1, 2, 3]])
     with torch.no_grad():
-        found = layer_outputs(module, lambda: module(ids))
+        outputs = layer_outputs(module, lambda: module(ids))
         embedded = module.table(ids)
         hidden, _ = module.recurrence(embedded)
         expected = {"table": embedded, "recurrence": hidden, "output": module.output(hidden)}
-    assert [each.path for each in found] == list(expected)
-    for each in found:
+    assert [each.path for each in outputs] == list(expected)
+    for each in outputs:
         torch.testing.assert_close(each.values, expected[each.path][0])
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
 
 
-def test_what_goes_into_the_first_layer_is_the_lowest_level_and_what_comes_after_the_last_the_highest():
+def test_levels_range_from_the_first_layers_input_to_the_last_module():
     x = torch.randn(1, 5, 4)
 
     class Normed(nn.Module):
@@ -52,13 +52,13 @@ def test_what_goes_into_the_first_layer_is_the_lowest_level_and_what_comes_after
 
     module = Normed()
     with torch.no_grad():
-        found = {each.path: each.values for each in layer_outputs(module, lambda: module(x))}
-    assert list(found) == ["input", "layers.0", "layers.1", "output"]
-    torch.testing.assert_close(found["input"], x[0])
-    torch.testing.assert_close(found["output"], 2 * found["layers.1"])
+        outputs = {each.path: each.values for each in layer_outputs(module, lambda: module(x))}
+    assert list(outputs) == ["input", "layers.0", "layers.1", "output"]
+    torch.testing.assert_close(outputs["input"], x[0])
+    torch.testing.assert_close(outputs["output"], 2 * outputs["layers.1"])
 
 
-def test_hooks_are_gone_when_a_call_fails():
+def test_hooks_are_removed_when_a_call_fails():
     module = nn.Sequential(nn.Linear(4, 4))
     try:
         layer_outputs(module, lambda: module(torch.zeros(1, 3)))
@@ -68,6 +68,6 @@ def test_hooks_are_gone_when_a_call_fails():
         raise AssertionError("vectors of another width were taken")
 
 
-def test_the_first_tensor_is_found_inside_what_models_give():
+def test_the_first_tensor_of_a_nested_output_is_found():
     x = torch.zeros(2)
     assert first_tensor({"loss": None, "state": ((), x)}) is x and first_tensor("none") is None

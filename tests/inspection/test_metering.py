@@ -3,18 +3,18 @@ import torch
 from clew.inspection.metering import metered
 
 
-def test_products_are_counted_and_chains_are_those_that_wait():
+def test_products_are_counted_and_chains_are_sequential_products():
     a, b, c = torch.ones(3, 4), torch.ones(4, 5), torch.ones(5, 6)
     one = metered(lambda: a @ b)
     assert (one.flops, one.chain) == (2 * 3 * 4 * 5, 1)
-    both = metered(lambda: (a @ b) @ c)
-    assert (both.flops, both.chain) == (2 * 3 * 4 * 5 + 2 * 3 * 5 * 6, 2)
+    chained = metered(lambda: (a @ b) @ c)
+    assert (chained.flops, chained.chain) == (2 * 3 * 4 * 5 + 2 * 3 * 5 * 6, 2)
     side_by_side = metered(lambda: torch.relu(a @ b) + (a * 2) @ b)
     assert (side_by_side.flops, side_by_side.chain) == (2 * one.flops, 1)
     assert metered(lambda: a + a) == metered(lambda: a + a)._replace(flops=0, chain=0)
 
 
-def test_memory_is_what_was_alive_at_once():
+def test_memory_is_the_peak_of_live_tensors():
     x = torch.ones(1000)
 
     def held():
@@ -29,6 +29,6 @@ def test_memory_is_what_was_alive_at_once():
         return y
 
     assert metered(held).memory == 2 * 4000 and metered(handed_on).memory == 2 * 4000
-    assert metered(lambda: x.view(10, 100)[2:]).memory == 0  # a view takes no memory of its own
+    assert metered(lambda: x.view(10, 100)[2:]).memory == 0  # a view allocates no memory
     weight = torch.ones(100, 1000)
     assert metered(lambda: torch.nn.functional.linear(x[None], weight)).memory == 400

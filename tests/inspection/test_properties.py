@@ -4,7 +4,7 @@ import pytest
 from clew.inspection.properties import PROPERTIES, is_code
 
 CODE = """if x[(1):2] == "a: b":  # why?\n    y = 'it' if x else 2\n"""
-KNOWN = {  # one digit a character
+KNOWN = {  # one digit per character
     "line_position": ("ab\ncd", "01201"),
     "word_position": ("to be\nor", "01201201"),
     "sentence_position": ("Go. No.", "0120123"),
@@ -22,22 +22,22 @@ KNOWN = {  # one digit a character
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_a_property_is_what_is_known_after_each_character(name: str) -> None:
+def test_a_property_has_its_value_after_each_character(name: str) -> None:
     text, expected = KNOWN[name]
     assert "".join(str(int(value)) for value in PROPERTIES[name].find(text)) == expected
 
 
-def test_an_empty_line_ends_quotes_that_nobody_closed() -> None:
+def test_an_empty_line_ends_unclosed_quotes() -> None:
     assert PROPERTIES["inside_quotes"].find('"a\n\nb').tolist() == [True, True, True, False, False]
 
 
-def test_strings_of_code_hold_brackets_comments_and_lines() -> None:
+def test_brackets_comments_and_newlines_in_strings_of_code_are_ignored() -> None:
     text = "x = '''(#\n''' # (\n"
     assert not PROPERTIES["bracket_depth"].find(text).any()
     assert PROPERTIES["inside_comment"].find(text).tolist() == [False] * 14 + [True] * 3 + [False]
 
 
-def test_a_condition_goes_over_lines_inside_brackets() -> None:
+def test_a_condition_continues_over_lines_inside_brackets() -> None:
     text = "if (a\n  and b):\n c"
     assert PROPERTIES["inside_condition"].find(text).tolist() == [False] * 2 + [True] * 12 + [False] * 4
 
@@ -53,7 +53,7 @@ def test_any_text_has_a_value_for_every_character(text: str) -> None:
         assert np.isfinite(values.astype(float)).all()
 
 
-def test_code_is_told_from_prose() -> None:
+def test_code_is_distinguished_from_prose() -> None:
     assert is_code("import os\n\n\ndef f(x):\n    return x\n")
     assert not is_code("If you can keep your head\nfrom morning on\nclass will tell:\nreturned to the wood\n")
     assert not is_code("")

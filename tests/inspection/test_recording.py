@@ -37,7 +37,7 @@ def ids() -> Tensor:
 
 
 def gates_by_hand(cell: LSTM, x: Tensor) -> dict[str, Tensor]:
-    """The LSTM's equations, one step after another, with the gates of all steps on a length axis."""
+    """The LSTM's equations step by step, with the gates of all steps stacked on a length axis."""
     hidden = memory = torch.zeros(len(x), cell.dim)
     steps: dict[str, list[Tensor]] = {
         "input": [],
@@ -60,14 +60,14 @@ def gates_by_hand(cell: LSTM, x: Tensor) -> dict[str, Tensor]:
 @torch.no_grad()
 def test_gates_of_an_lstm_are_stacked_on_a_length_axis(ids: Tensor) -> None:
     task = lstm().eval()
-    with clew.record(task, f"{CELL}.gates.*", f"{CELL}.cell_state", f"{CELL}.hidden") as seen:
+    with clew.record(task, f"{CELL}.gates.*", f"{CELL}.cell_state", f"{CELL}.hidden") as recorded:
         task.body(ids)
     expected = gates_by_hand(task.body.layers.layers[0].layer.cell, task.body.embedding(ids, torch.zeros_like(ids)))
     for gate in ("input", "forget", "candidate", "output"):
-        torch.testing.assert_close(seen[f"{CELL}.gates.{gate}"], expected[gate])
-    torch.testing.assert_close(seen["*.cell_state"], expected["cell"])
-    torch.testing.assert_close(seen["*.hidden"], expected["hidden"])
-    forget = seen["*.gates.forget"]
+        torch.testing.assert_close(recorded[f"{CELL}.gates.{gate}"], expected[gate])
+    torch.testing.assert_close(recorded["*.cell_state"], expected["cell"])
+    torch.testing.assert_close(recorded["*.hidden"], expected["hidden"])
+    forget = recorded["*.gates.forget"]
     assert forget.shape == (2, 7, 12)
     assert (forget > 0).all() and (forget < 1).all()
 
@@ -75,11 +75,11 @@ def test_gates_of_an_lstm_are_stacked_on_a_length_axis(ids: Tensor) -> None:
 @torch.no_grad()
 def test_attention_weights_of_a_gpt_are_distributions_over_the_past(ids: Tensor) -> None:
     task = gpt().eval()
-    with clew.record(task, "*.weights") as seen:
+    with clew.record(task, "*.weights") as recorded:
         task.body(ids)
-    assert len(seen) == 2
-    for path in seen:
-        weights = seen[path]  # (batch, heads, query, key)
+    assert len(recorded) == 2
+    for path in recorded:
+        weights = recorded[path]  # (batch, heads, query, key)
         assert weights.shape == (2, 2, 7, 7)
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 7))
         assert not weights.triu(1).any()
@@ -89,66 +89,66 @@ def test_attention_weights_of_a_gpt_are_distributions_over_the_past(ids: Tensor)
 def test_attention_weights_are_the_softmax_of_scaled_products(ids: Tensor) -> None:
     task = gpt().eval()
     attention = task.body.layers.layers[0].layer
-    with clew.record(task, f"{ATTENTION}.weights", "body.layers.layers.0.norm") as seen:
+    with clew.record(task, f"{ATTENTION}.weights", "body.layers.layers.0.norm") as recorded:
         task.body(ids)
-    x = seen["*.norm"]
+    x = recorded["*.norm"]
     query, key = (part(x).unflatten(-1, (2, 6)).transpose(1, 2) for part in (attention.query, attention.key))
     scores = (query @ key.mT / 6**0.5).masked_fill(torch.ones(7, 7).triu(1).bool(), float("-inf"))
-    torch.testing.assert_close(seen["*.weights"], scores.softmax(-1))
+    torch.testing.assert_close(recorded["*.weights"], scores.softmax(-1))
 
 
 @torch.no_grad()
-def test_a_module_that_is_no_tap_shows_its_output(ids: Tensor) -> None:
+def test_a_module_that_is_not_a_tap_is_recorded_by_its_output(ids: Tensor) -> None:
     task = gpt().eval()
-    with clew.record(task, "body.embedding", "body.layers.layers.1", "body.norm") as seen:
+    with clew.record(task, "body.embedding", "body.layers.layers.1", "body.norm") as recorded:
         hidden, _ = task.body(ids)
     levels = task.body.levels(ids)
-    assert torch.equal(seen["body.embedding"], levels[0])
-    assert torch.equal(seen["body.layers.layers.1"], levels[2])
-    assert torch.equal(seen["body.norm"], hidden)
+    assert torch.equal(recorded["body.embedding"], levels[0])
+    assert torch.equal(recorded["body.layers.layers.1"], levels[2])
+    assert torch.equal(recorded["body.norm"], hidden)
 
 
 @torch.no_grad()
-def test_a_module_inside_a_kernel_is_seen_all_the_same(ids: Tensor) -> None:
-    """Unwatched, the kernel would not call the cell at all; watched, its steps are stacked as a tap's are."""
+def test_a_module_replaced_by_a_kernel_is_still_recorded(ids: Tensor) -> None:
+    """Without recording, the kernel never calls the cell; with recording, its steps are stacked like those of a tap."""
     task = lstm().eval()
-    with clew.record(task, CELL, "body.layers.layers.0") as seen:
+    with clew.record(task, CELL, "body.layers.layers.0") as recorded:
         task.body(ids)
-    torch.testing.assert_close(seen[CELL], seen["body.layers.layers.0"])
+    torch.testing.assert_close(recorded[CELL], recorded["body.layers.layers.0"])
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("ragged", [False, True])
-def test_both_directions_are_shown_in_reading_order(ragged: bool) -> None:
+def test_both_directions_are_recorded_in_reading_order(ragged: bool) -> None:
     torch.manual_seed(0)
     layer = Bidirectional(Recurrent(LSTM(3, 4)), Recurrent(LSTM(3, 4)))
     x = torch.randn(2, 5, 3)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2]) if ragged else None
-    with clew.record(layer, "*.hidden") as seen:
+    with clew.record(layer, "*.hidden") as recorded:
         y, _ = layer(x, mask)
-    both = torch.cat([seen["forward_layer.cell.hidden"], seen["backward_layer.cell.hidden"]], -1)
+    joined = torch.cat([recorded["forward_layer.cell.hidden"], recorded["backward_layer.cell.hidden"]], -1)
     real = torch.ones(2, 5, dtype=torch.bool) if mask is None else mask
-    torch.testing.assert_close(both[real], y[real])
+    torch.testing.assert_close(joined[real], y[real])
 
 
 @torch.no_grad()
-def test_generating_passes_a_place_once_for_the_prompt_and_once_a_token() -> None:
+def test_generating_calls_a_tap_once_for_the_prompt_and_once_per_token() -> None:
     task = lstm().eval()
-    with clew.record(task, f"{CELL}.gates.forget") as seen:
+    with clew.record(task, f"{CELL}.gates.forget") as recorded:
         generate(task, ["a ball"], DecodingConfig(method="greedy", max_new=4))
-    assert [call.shape[1] for call in seen.calls("*.forget")] == [6, 1, 1, 1]
+    assert [call.shape[1] for call in recorded.calls("*.forget")] == [6, 1, 1, 1]
     with pytest.raises(
         UserError, match=r"\*.forget was passed 4 times while recording; calls\('\*.forget'\) gives each"
     ):
-        seen["*.forget"]
+        recorded["*.forget"]
 
 
-def test_a_recording_is_detached_and_gradients_flow_all_the_same(ids: Tensor) -> None:
+def test_a_recording_is_detached_and_gradients_still_flow(ids: Tensor) -> None:
     task = lstm()
-    with clew.record(task, "*.gates.forget") as seen:
+    with clew.record(task, "*.gates.forget") as recorded:
         terms, _ = task(lines_batch(task))
     terms["loss"].sum.backward()
-    assert all(not seen[path].requires_grad for path in seen)
+    assert all(not recorded[path].requires_grad for path in recorded)
     assert task.body.layers.layers[0].layer.cell.hidden_weight.grad.abs().sum() > 0
 
 
@@ -157,10 +157,10 @@ def hooks_of(module: nn.Module) -> int:
 
 
 @torch.no_grad()
-def test_nothing_is_left_behind_even_after_an_exception(ids: Tensor) -> None:
+def test_hooks_are_removed_even_after_an_exception(ids: Tensor) -> None:
     task = lstm().eval()
     expected, _ = task.body(ids)
-    with pytest.raises(ZeroDivisionError), clew.record(task, "*.gates.*", "body.layers.layers.0") as seen:
+    with pytest.raises(ZeroDivisionError), clew.record(task, "*.gates.*", "body.layers.layers.0") as recorded:
         assert hooks_of(task) == 1
         _ = 1 / 0
     assert hooks_of(task) == 0
@@ -171,7 +171,7 @@ def test_nothing_is_left_behind_even_after_an_exception(ids: Tensor) -> None:
         _ = 1 / 0
     assert hooks_of(task) == 0
     assert torch.equal(task.body(ids)[0], expected)
-    assert all(not calls for calls in seen.seen.values())
+    assert all(not calls for calls in recorded.seen.values())
 
 
 def test_a_pattern_that_matches_nothing_names_the_nearest_path() -> None:
@@ -190,22 +190,22 @@ def test_a_pattern_that_matches_nothing_names_the_nearest_path() -> None:
 
 
 @torch.no_grad()
-def test_a_recording_says_what_it_holds(ids: Tensor) -> None:
+def test_a_recordings_repr_lists_its_contents(ids: Tensor) -> None:
     task = lstm().eval()
-    with clew.record(task, "body.embedding", "*.gates.forget") as seen:
-        assert "recorded: " in str(pytest.raises(UserError, seen.calls, "body.head").value)
+    with clew.record(task, "body.embedding", "*.gates.forget") as recorded:
+        assert "recorded: " in str(pytest.raises(UserError, recorded.calls, "body.head").value)
         task.body(ids)
-    assert len(seen) == 3
-    assert repr(seen).splitlines()[:2] == ["Recording of 3 places", "  body.embedding: (2, 7, 12)"]
+    assert len(recorded) == 3
+    assert repr(recorded).splitlines()[:2] == ["Recording of 3 places", "  body.embedding: (2, 7, 12)"]
     with pytest.raises(
         UserError,
         match=r"no single recording at '\*.forget'; several match: body.layers.layers.0.*, body.layers.layers.1",
     ):
-        seen["*.forget"]
+        recorded["*.forget"]
 
 
 @torch.no_grad()
-def test_a_head_that_is_zeroed_adds_nothing(ids: Tensor) -> None:
+def test_a_zeroed_head_adds_nothing(ids: Tensor) -> None:
     task = gpt().eval()
     attention = task.body.layers.layers[0].layer
 
@@ -214,32 +214,34 @@ def test_a_head_that_is_zeroed_adds_nothing(ids: Tensor) -> None:
 
     with (
         clew.intervene(task, {f"{ATTENTION}.weights": without_first_head}),
-        clew.record(task, "body.layers.layers.0.norm", "body.layers.layers.0.layer") as seen,
+        clew.record(task, "body.layers.layers.0.norm", "body.layers.layers.0.layer") as recorded,
     ):
         task.body(ids)
-    x = seen["*.norm"]
+    x = recorded["*.norm"]
     with clew.record(task, f"{ATTENTION}.weights") as whole:
         task.body(ids)
     value = attention.value(x).unflatten(-1, (2, 6)).transpose(1, 2)
     context = whole["*.weights"] @ value
     context[:, 0] = 0
-    torch.testing.assert_close(seen["body.layers.layers.0.layer"], attention.output(context.transpose(1, 2).flatten(2)))
+    torch.testing.assert_close(
+        recorded["body.layers.layers.0.layer"], attention.output(context.transpose(1, 2).flatten(2))
+    )
 
 
 @torch.no_grad()
-def test_a_forget_gate_held_at_one_adds_up_what_is_written(ids: Tensor) -> None:
+def test_a_forget_gate_fixed_at_one_accumulates_the_candidates(ids: Tensor) -> None:
     """f = 1 and i = 1: c_t is the sum of the candidates."""
     task = lstm().eval()
     changes = {f"{CELL}.gates.forget": torch.ones_like, f"{CELL}.gates.input": torch.ones_like}
-    with clew.intervene(task, changes), clew.record(task, f"{CELL}.cell_state", f"{CELL}.gates.candidate") as seen:
+    with clew.intervene(task, changes), clew.record(task, f"{CELL}.cell_state", f"{CELL}.gates.candidate") as recorded:
         changed, _ = task.body(ids)
-    torch.testing.assert_close(seen["*.cell_state"], seen["*.candidate"].cumsum(1))
+    torch.testing.assert_close(recorded["*.cell_state"], recorded["*.candidate"].cumsum(1))
     unchanged, _ = task.body(ids)
     assert not torch.allclose(changed, unchanged)
 
 
 @torch.no_grad()
-def test_an_output_that_is_replaced_is_what_the_rest_sees(ids: Tensor) -> None:
+def test_a_replaced_output_is_used_by_the_rest_of_the_model(ids: Tensor) -> None:
     task = lstm().eval()
     with clew.intervene(task, {"body.embedding": torch.zeros_like}):
         changed, _ = task.body(ids)
@@ -248,7 +250,7 @@ def test_an_output_that_is_replaced_is_what_the_rest_sees(ids: Tensor) -> None:
 
 
 @torch.no_grad()
-def test_a_cell_whose_output_is_replaced_is_not_passed_over_by_its_kernel(ids: Tensor) -> None:
+def test_a_cell_with_a_replaced_output_is_not_skipped_by_its_kernel(ids: Tensor) -> None:
     task = lstm().eval()
     with clew.intervene(task, {CELL: torch.zeros_like}):
         changed, _ = task.body.layers.layers[0](task.body.embedding(ids, torch.zeros_like(ids)))
@@ -256,16 +258,16 @@ def test_a_cell_whose_output_is_replaced_is_not_passed_over_by_its_kernel(ids: T
 
 
 @torch.no_grad()
-def test_what_is_changed_and_watched_at_one_place_is_seen_changed(ids: Tensor) -> None:
+def test_a_value_changed_and_recorded_at_one_tap_is_recorded_changed(ids: Tensor) -> None:
     task = lstm().eval()
     place = "body.layers.layers.1.layer.cell.gates.output"
-    with clew.intervene(task, {place: torch.zeros_like}), clew.record(task, place) as seen:
+    with clew.intervene(task, {place: torch.zeros_like}), clew.record(task, place) as recorded:
         hidden, _ = task.body(ids)
-    assert not seen[place].any()
+    assert not recorded[place].any()
     assert not hidden.any()
 
 
-def test_contexts_nest_on_a_module_that_is_no_tap() -> None:
+def test_contexts_can_be_nested_on_a_module_that_is_not_a_tap() -> None:
     model, x = nn.Sequential(nn.Identity(), nn.Identity()), torch.ones(1)
     with (
         clew.intervene(model, {"0": lambda y: 2 * y}),
@@ -280,7 +282,7 @@ def test_contexts_nest_on_a_module_that_is_no_tap() -> None:
     assert model(x).item() == 1.0
 
 
-def test_a_thread_that_watches_leaves_the_recordings_of_another_alone() -> None:
+def test_recordings_of_different_threads_are_independent() -> None:
     model, entered, seen = nn.Sequential(nn.Identity()), Event(), Event()
 
     def watch() -> None:
@@ -288,30 +290,30 @@ def test_a_thread_that_watches_leaves_the_recordings_of_another_alone() -> None:
             entered.set()
             seen.wait(10)
 
-    other = Thread(target=watch)
-    other.start()
+    thread = Thread(target=watch)
+    thread.start()
     entered.wait(10)
     with clew.record(model, "0") as recording:
         assert model(torch.ones(1)).item() == 1.0
     seen.set()
-    other.join()
+    thread.join()
     assert len(recording.calls("0")) == 1
 
 
 @pytest.mark.parametrize("name", CELLS)
 @torch.no_grad()
-def test_every_tap_of_every_cell_can_be_watched(name: str) -> None:
+def test_every_tap_of_every_cell_can_be_recorded(name: str) -> None:
     torch.manual_seed(0)
     layer = Recurrent(CELLS[name](3, 4))
     x = torch.randn(2, 5, 3)
     y, _ = layer(x)
-    with clew.record(layer, "cell.*") as seen:
+    with clew.record(layer, "cell.*") as recorded:
         watched, _ = layer(x)
     torch.testing.assert_close(watched, y)
-    torch.testing.assert_close(seen["cell.hidden"], y)
+    torch.testing.assert_close(recorded["cell.hidden"], y)
 
 
-def test_places_are_found_in_compiled_and_replicated_models() -> None:
+def test_taps_are_found_in_compiled_and_replicated_models() -> None:
     task = gpt()
     compiled = torch.compile(task, backend="eager")
     assert find_places(compiled, ["*.weights"]).keys() == find_places(task, ["*.weights"]).keys()
@@ -350,11 +352,11 @@ SMALL: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "graph_lstm": ({"dim": 8, "num_layers": 2}, ["layers.*.gates.*", "layers.*.cell_state", "layers.*.hidden"]),
 }
-"""A small body of every family, and the taps that it must have."""
+"""Options of a small body of every family, and the taps that it must have."""
 
 
 def read_words(family: str, body: Any) -> Tensor:
-    """What the body makes of two sentences."""
+    """The body's output for two sentences."""
     if MODELS[family].reads == "graph":
         graph = Graph(5, ((0, 2, 0), (2, 4, 0), (1, 2, 0), (3, 4, 0)))
         return body(GraphInputs(WORDS, None, batch_graphs([graph, graph])))[0]
@@ -370,20 +372,20 @@ def read_words(family: str, body: Any) -> Tensor:
 
 @pytest.mark.parametrize("family", MODELS)
 @torch.no_grad()
-def test_everything_inside_every_family_can_be_watched_and_stays_what_it_was(family: str) -> None:
-    options, wanted = SMALL[family]
+def test_recording_everything_works_for_every_family_and_changes_nothing(family: str) -> None:
+    options, expected_taps = SMALL[family]
     torch.manual_seed(0)
     body = MODELS[family].build(MODELS[family].config(**options), Tokens(9)).eval()
     expected = read_words(family, body)
-    with clew.record(body, "*") as seen:
+    with clew.record(body, "*") as recorded:
         torch.testing.assert_close(read_words(family, body), expected)
     taps = {path for path, module in body.named_modules() if isinstance(module, Tap)}
-    assert all(len(seen.calls(path)) == 1 and len(seen[path]) == 2 for path in taps)
+    assert all(len(recorded.calls(path)) == 1 and len(recorded[path]) == 2 for path in taps)
     maps = [path for path, module in body.named_modules() if isinstance(module, (nn.Linear, nn.LayerNorm))]
-    assert all(seen.calls(path) for path in maps)
-    for pattern in wanted:
+    assert all(recorded.calls(path) for path in maps)
+    for pattern in expected_taps:
         assert any(fnmatchcase(path, pattern) for path in taps), pattern
-    assert bool(taps) == bool(wanted)
+    assert bool(taps) == bool(expected_taps)
 
 
 def attentions(family: str = "gpt") -> Any:
@@ -392,7 +394,7 @@ def attentions(family: str = "gpt") -> Any:
 
 
 class Softmaxes(TorchFunctionMode):
-    """Counts the softmaxes that are written out."""
+    """Counts the calls of softmax."""
 
     count = 0
 
@@ -402,26 +404,26 @@ class Softmaxes(TorchFunctionMode):
 
 
 @torch.no_grad()
-def test_only_the_layer_that_is_watched_takes_its_equation_and_only_what_is_asked_for_is_kept() -> None:
+def test_only_the_recorded_layer_uses_its_equation_and_only_requested_taps_are_kept() -> None:
     body = attentions()
-    with clew.record(body, "layers.layers.0.layer.attention.weights") as seen, Softmaxes() as softmaxes:
-        kept = weakref.WeakSet[Tensor]()
+    with clew.record(body, "layers.layers.0.layer.attention.weights") as recorded, Softmaxes() as softmaxes:
+        alive = weakref.WeakSet[Tensor]()
         with clew.intervene(
-            body, {"layers.layers.0.layer.attention.scores": lambda scores: kept.add(scores) or scores}
+            body, {"layers.layers.0.layer.attention.scores": lambda scores: alive.add(scores) or scores}
         ):
             body(WORDS)
     assert softmaxes.count == 1
-    assert [len(calls) for calls in seen.seen.values()] == [1]
-    assert not kept  # the scores passed by, and nothing holds them
+    assert [len(calls) for calls in recorded.seen.values()] == [1]
+    assert not alive  # nothing keeps the scores alive
 
 
 @torch.no_grad()
-def test_a_window_into_a_large_tensor_keeps_no_more_than_itself() -> None:
+def test_a_recorded_view_of_a_large_tensor_keeps_only_its_own_values() -> None:
     gates = nn.Linear(4, 4000)
     picked = nn.Sequential(gates, nn.Flatten(), FirstHalf())
-    with clew.record(picked, "2") as seen:
+    with clew.record(picked, "2") as recorded:
         picked(torch.randn(1, 4))
-    assert seen["2"].untyped_storage().nbytes() == 2000 * 4
+    assert recorded["2"].untyped_storage().nbytes() == 2000 * 4
 
 
 class FirstHalf(nn.Module):
@@ -430,26 +432,27 @@ class FirstHalf(nn.Module):
 
 
 @torch.no_grad()
-def test_masked_scores_are_minus_infinity_and_their_softmax_is_the_weights() -> None:
+def test_masked_scores_are_minus_infinity_and_weights_are_the_softmax() -> None:
     body = attentions()
-    with clew.record(body, "*.attention.*") as seen:
+    with clew.record(body, "*.attention.*") as recorded:
         body(WORDS)
-    scores, weights = (seen[f"layers.layers.0.layer.attention.{name}"] for name in ("scores", "weights"))
+    scores, weights = (recorded[f"layers.layers.0.layer.attention.{name}"] for name in ("scores", "weights"))
     assert (scores.triu(1).isneginf() == torch.ones(5, 5).triu(1).bool()).all()
     torch.testing.assert_close(scores.softmax(-1), weights)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("ragged", [False, True])
-def test_attention_inside_a_backward_reader_is_shown_in_reading_order(ragged: bool) -> None:
-    """Read backwards, a causal layer sees what comes after: in reading order its weights are an upper triangle."""
+def test_attention_of_a_backward_reader_is_recorded_in_reading_order(ragged: bool) -> None:
+    """Reading backwards, a causal layer attends to later positions: in reading order its weights are upper
+    triangular."""
     torch.manual_seed(0)
     layer = Backward(SelfAttention(4, 2))
     x = torch.randn(2, 5, 4)
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2]) if ragged else None
-    with clew.record(layer, "*.weights", "layer.value") as seen:
+    with clew.record(layer, "*.weights", "layer.value") as recorded:
         y, _ = layer(x, mask)
-    weights, value = seen["*.weights"], seen["layer.value"].unflatten(-1, (2, 2)).transpose(1, 2)
+    weights, value = recorded["*.weights"], recorded["layer.value"].unflatten(-1, (2, 2)).transpose(1, 2)
     lengths = [5, 3] if ragged else [5, 5]
     for row, n in enumerate(lengths):
         assert not weights[row, :, :n, :n].tril(-1).any()
@@ -457,8 +460,8 @@ def test_attention_inside_a_backward_reader_is_shown_in_reading_order(ragged: bo
         torch.testing.assert_close(layer.layer.output(context.transpose(0, 1).flatten(1)), y[row, :n])
 
 
-def test_an_adapter_is_watched_as_what_it_adapts_is() -> None:
+def test_an_adapter_is_recorded_like_the_layer_it_adapts() -> None:
     layer = nn.Sequential(LowRank(nn.Linear(3, 2), rank=1))
-    with clew.record(layer, "0") as seen:
+    with clew.record(layer, "0") as recorded:
         y = layer(torch.ones(1, 3))
-    torch.testing.assert_close(seen["0"], y.detach())
+    torch.testing.assert_close(recorded["0"], y.detach())

@@ -18,9 +18,9 @@ GENERATOR = np.random.default_rng(3)
 POSITIONS, UNITS = 90, 4
 
 
-def drawn() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values of units, the second of which goes with the first property and the third against the second; two booleans
-    and a number."""
+def random_units() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values of units, with the second correlated with the first property, and the third negatively with the second;
+    two booleans and a number."""
     booleans = GENERATOR.random((POSITIONS, 2)) < 0.3
     values = GENERATOR.normal(size=(POSITIONS, UNITS)) * np.array([1.0, 0.4, 0.7, 5.0])
     values[:, 1] += booleans[:, 0]
@@ -38,13 +38,13 @@ def tally_of(values: np.ndarray, booleans: np.ndarray, numbers: np.ndarray, piec
 
 @pytest.fixture(scope="module")
 def texts() -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    return drawn(), drawn()
+    return random_units(), random_units()
 
 
-def test_the_best_cut_of_every_cell_is_the_one_that_trying_all_finds(texts) -> None:
+def test_the_best_cut_of_every_cell_equals_exhaustive_search(texts) -> None:
     fitted_on, judged_on = texts
     cuts = fit_cuts(tally_of(*fitted_on))
-    told = judge_cuts(cuts, tally_of(*judged_on))
+    judged = judge_cuts(cuts, tally_of(*judged_on))
     train = judge_cuts(cuts, tally_of(*fitted_on))
     thresholds = np.array([threshold_of(edge) for edge in range(BINS + 1)])
     for prop in range(2):
@@ -52,23 +52,23 @@ def test_the_best_cut_of_every_cell_is_the_one_that_trying_all_finds(texts) -> N
             best, _, _ = references.best_cut(fitted_on[0][:, unit], fitted_on[1][:, prop], thresholds)
             assert train.f1[prop, unit].item() == pytest.approx(best)
             cut, above = threshold_of(int(cuts.edges[prop, unit])), bool(cuts.above[prop, unit])
-            said = (judged_on[0][:, unit] >= cut) == above
-            assert told.f1[prop, unit].item() == pytest.approx(references.f1(said, judged_on[1][:, prop]))
-            assert told.accuracy[prop, unit].item() == pytest.approx((said == judged_on[1][:, prop]).mean())
+            predicted = (judged_on[0][:, unit] >= cut) == above
+            assert judged.f1[prop, unit].item() == pytest.approx(references.f1(predicted, judged_on[1][:, prop]))
+            assert judged.accuracy[prop, unit].item() == pytest.approx((predicted == judged_on[1][:, prop]).mean())
     assert cuts.above[0, 1] and not cuts.above[1, 2]
-    assert told.skill[0].argmax() == 1 and told.skill[1].argmax() == 2
+    assert judged.skill[0].argmax() == 1 and judged.skill[1].argmax() == 2
 
 
-def test_constant_answers_are_what_a_cell_is_compared_with(texts) -> None:
+def test_a_cell_is_compared_with_constant_answers(texts) -> None:
     tally = tally_of(*texts[0])
-    told = judge_cuts(fit_cuts(tally), tally)
-    for prop, wanted in enumerate(texts[0][1].T):
-        assert told.always[prop].item() == pytest.approx(references.f1(np.ones(POSITIONS, bool), wanted))
-        assert told.majority[prop].item() == pytest.approx(max(wanted.mean(), 1 - wanted.mean()))
-    assert (told.skill > -1e-12).all()  # always saying yes is one of the cuts that were tried
+    judged = judge_cuts(fit_cuts(tally), tally)
+    for prop, expected in enumerate(texts[0][1].T):
+        assert judged.always[prop].item() == pytest.approx(references.f1(np.ones(POSITIONS, bool), expected))
+        assert judged.majority[prop].item() == pytest.approx(max(expected.mean(), 1 - expected.mean()))
+    assert (judged.skill > -1e-12).all()  # always answering yes is one of the candidate cuts
 
 
-def test_a_cell_that_is_the_property_has_skill_one() -> None:
+def test_a_cell_equal_to_the_property_has_skill_one() -> None:
     booleans = torch.tensor([[True], [False], [True], [False], [False]])
     tally = Tally(1, 1, 1)
     tally.add(booleans.double() * 2 - 1, booleans, booleans.double() * 7 + 2)
@@ -76,18 +76,18 @@ def test_a_cell_that_is_the_property_has_skill_one() -> None:
     assert judge_lines(fit_lines(tally), tally).item() == pytest.approx(1)
 
 
-def test_lines_are_fitted_on_one_text_and_judged_on_the_other(texts) -> None:
+def test_lines_are_fitted_on_one_text_and_evaluated_on_the_other(texts) -> None:
     (values, _, numbers), (held_values, _, held_numbers) = texts
     fit = fit_lines(tally_of(*texts[0]))
-    found = judge_lines(fit, tally_of(*texts[1]))
+    judged = judge_lines(fit, tally_of(*texts[1]))
     r = correlations(tally_of(*texts[1]))
     for unit in range(UNITS):
         expected = references.line_r2(values[:, unit], numbers[:, 0], held_values[:, unit], held_numbers[:, 0])
-        assert found[0, unit].item() == pytest.approx(expected)
+        assert judged[0, unit].item() == pytest.approx(expected)
         assert r[0, unit].item() == pytest.approx(np.corrcoef(held_values[:, unit], held_numbers[:, 0])[0, 1])
 
 
-def test_a_dead_cell_tells_nothing() -> None:
+def test_a_dead_cell_has_no_skill() -> None:
     tally = Tally(1, 1, 1)
     tally.add(torch.zeros(4, 1), torch.tensor([[True], [False], [False], [False]]), torch.arange(4.0)[:, None])
     assert judge_cuts(fit_cuts(tally), tally).skill.item() == 0

@@ -17,7 +17,7 @@ def finding(text: str = "text", seconds: float = 2.0) -> Finding:
 
 
 class Counting:
-    """An experiment that counts how often it is run, and what with; one that is interrupted raises."""
+    """An experiment that records its calls; an interrupted one raises KeyboardInterrupt."""
 
     def __init__(self, *, interrupted: bool = False):
         self.calls: list[tuple[Scale, int]] = []

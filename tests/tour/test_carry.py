@@ -6,7 +6,7 @@ from clew.tour.training import language_run
 TEXT = "she went on and on and the thread ran out "
 
 
-def test_a_carried_state_reads_each_stream_as_one_text_and_a_reset_one_as_pieces() -> None:
+def test_a_carried_state_reads_streams_as_one_text_and_a_reset_one_as_pieces() -> None:
     run = language_run(TEXT, {"family": "recurrent", "cell": "lstm", "dim": 8}, seed=2)
     length, chunks = 4, 3
     ids = torch.tensor(run.tokenizer.encode(TEXT * 20))[: ROWS * length * chunks + 1]

@@ -16,7 +16,7 @@ def test_the_jacobian_of_a_linear_layer_is_its_matrix_and_a_residual_adds_the_id
     torch.testing.assert_close(jacobian([Residual(3, layer)], x), layer.linear.weight.detach() + torch.eye(3))
 
 
-def test_the_jacobian_of_two_layers_is_the_product_of_theirs() -> None:
+def test_the_jacobian_of_two_layers_is_the_product_of_their_jacobians() -> None:
     torch.manual_seed(1)
     first, second, x = Readout(4, 3), Readout(3, 2), torch.randn(4)
     y, _ = first(x[None, None])
@@ -43,7 +43,7 @@ def test_deep_plain_layers_are_worse_conditioned_than_any_with_shortcuts() -> No
     assert conditions[0] > 100 * max(conditions[1:])
 
 
-def test_a_quick_run_has_a_row_a_wiring_and_the_gradient_of_plain_layers_fades() -> None:
+def test_a_quick_run_has_a_row_per_wiring_and_plain_gradients_fade() -> None:
     finding = run("quick", 0, lambda line: None)
     assert [what.rsplit(", ", 1)[1] for what, _, _ in finding.rows[:-1]] == list(SHOWN)
     plain, residual = map(float, finding.rows[-1][2].split(" and "))

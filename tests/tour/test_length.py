@@ -1,4 +1,4 @@
-"""Longer than trained."""
+"""Texts longer than in training."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from clew.layers.positions import POSITIONS
 from clew.tour.length import CLAIMS, by_length, run, smoothed
 
 
-def test_bits_are_parted_at_multiples_of_the_trained_length() -> None:
-    places = torch.arange(16.0).repeat(2, 1)  # bits equal their place; trained on 2
+def test_bits_are_grouped_by_multiples_of_the_trained_length() -> None:
+    places = torch.arange(16.0).repeat(2, 1)  # bits equal their position; the trained length is 2
     assert by_length(places, 2) == pytest.approx([1.0, 2.5, 5.5, 11.5])
 
 

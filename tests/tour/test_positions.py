@@ -1,4 +1,4 @@
-"""Pictures of positions."""
+"""Pictures of position encodings."""
 
 import numpy as np
 import pytest
@@ -17,27 +17,27 @@ def test_products_of_sinusoids_are_a_sum_of_cosines_of_the_distance() -> None:
     assert max(spreads) < 1e-5
 
 
-def test_sinusoids_are_a_linear_map_of_their_neighbours_and_drawn_vectors_are_not() -> None:
-    drawn = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
+def test_sinusoids_are_a_linear_map_of_their_neighbours_and_random_vectors_are_not() -> None:
+    random = torch.randn(40, 16, generator=torch.Generator().manual_seed(0))
     assert relations_of(sinusoids(torch.arange(40), 16)).unmapped < 1e-5
-    assert relations_of(drawn).unmapped > 0.1
-    assert relations_of(drawn).within > 0.1
+    assert relations_of(random).unmapped > 0.1
+    assert relations_of(random).within > 0.1
 
 
-def test_turned_vectors_have_products_of_the_distance_alone() -> None:
+def test_products_of_rotated_vectors_depend_only_on_distance() -> None:
     means, spreads = zip(*by_distance(rotary_products(12)), strict=True)
     assert max(spreads) < 1e-5
     assert means[0] == pytest.approx(1)
 
 
-def test_a_head_of_alibi_takes_more_off_the_further_back_a_key_is() -> None:
+def test_an_alibi_head_subtracts_more_for_more_distant_keys() -> None:
     biases = alibi_biases(6)
     expected = [[-(2.0 ** (-8 * head / HEADS)) * distance for distance in range(6)] for head in range(1, HEADS + 1)]
     torch.testing.assert_close(biases, torch.tensor(expected))
 
 
 @pytest.mark.slow
-def test_the_finding_has_the_numbers_of_its_facts() -> None:
+def test_the_findings_rows_equal_its_facts() -> None:
     finding = run("quick", 0, lambda line: None)
     assert finding.rows[0][2] == f"{finding.view.facts['sinusoidal']['unmapped']:.0e}"
     assert finding.view.facts["sinusoidal"]["within"] < 1e-5

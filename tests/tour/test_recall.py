@@ -2,7 +2,7 @@ from clew.tour.recall import AFTER, BEFORE, BETWEEN, LANGUAGES, draw, drawn_gaps
 from clew.tour.training import language_run
 
 
-def test_the_last_word_alone_is_asked_for_and_is_the_countrys_language() -> None:
+def test_only_the_last_word_is_predicted_and_is_the_countrys_language() -> None:
     words = sorted({*BEFORE, ",", *AFTER, *BETWEEN, *LANGUAGES, *LANGUAGES.values()})
     run = language_run(words, {"family": "recurrent", "cell": "elman", "dim": 4}, seed=0)
     batch = draw(run, 5, 8, 1)
@@ -14,13 +14,13 @@ def test_the_last_word_alone_is_asked_for_and_is_the_countrys_language() -> None
     assert not set(LANGUAGES.values()) & set(BETWEEN) and not set(LANGUAGES) & set(BETWEEN)
 
 
-def test_what_is_remembered_ends_at_the_first_gap_that_fails() -> None:
+def test_memory_ends_before_the_first_gap_that_fails() -> None:
     assert remembered([1, 5, 10, 20], [1.0, 0.95, 0.4, 0.99]) == 5
     assert remembered([1, 5], [0.2, 1.0]) == 0
     assert remembered([1, 5], [0.9, 0.9]) == 5
 
 
-def test_short_gaps_are_trained_on_as_often_as_long_ones() -> None:
+def test_short_and_long_gaps_are_trained_on_equally_often() -> None:
     gaps = drawn_gaps(63, 6000, 0)
     assert set(gaps) == set(range(1, 64))
     octaves = [sum(2**power <= gap < 2 ** (power + 1) for gap in gaps) for power in range(6)]

@@ -9,8 +9,8 @@ from clew.tour.training import language_run
 
 
 class Chain:
-    """A Markov chain whose greedy path is not the best: 0 is likelier first, and 1 leads on to what is nearly
-    certain."""
+    """A Markov chain whose greedy path is not the best: 0 is more likely first, but 1 leads to an almost certain
+    token."""
 
     vocabulary = 3
     log_probs = torch.tensor([[0.4, 0.3, 0.3], [0.04, 0.95, 0.01], [0.55, 0.45, 0.0]]).log()
@@ -34,7 +34,7 @@ def test_enumeration_finds_the_path_that_greedy_misses() -> None:
     assert beam_path(chain, prompt, 3, 1).tokens == (0, 0, 0) and beam_path(chain, prompt, 3, 2)[0] == (1, 1, 1)
 
 
-def test_every_continuation_of_a_model_is_scored_as_it_is_read() -> None:
+def test_every_continuation_of_a_model_has_its_log_probability() -> None:
     run = language_run("abc", {"family": "recurrent", "cell": "lstm", "dim": 8}, seed=3)
     prompt = torch.tensor([run.tokenizer.encode("ab")])
     with torch.no_grad():

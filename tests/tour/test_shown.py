@@ -1,4 +1,4 @@
-"""What experiments say of numbers that are given."""
+"""What experiments conclude from given numbers."""
 
 import torch
 
@@ -8,10 +8,10 @@ from clew.tour import growth, reach, recall
 def test_reach_counts_until_one_percent_is_left() -> None:
     halved = 0.5 ** torch.arange(40, dtype=torch.float64)  # 0.5^7 < 0.01
     flat = torch.ones(40, dtype=torch.float64)
-    found = reach.show(
+    finding = reach.show(
         {cell: {"trained": halved if cell == "elman" else flat, "untrained": halved} for cell in reach.CELLS}
     )
-    rows = {what: (claimed, measured) for what, claimed, measured in found.rows}
+    rows = {what: (claimed, measured) for what, claimed, measured in finding.rows}
     assert rows["steps until 1 % of the gradient is left, simple network (Elman)"] == (
         "about 7",
         "7 trained, 7 untrained",
@@ -22,7 +22,7 @@ def test_reach_counts_until_one_percent_is_left() -> None:
     )
 
 
-def test_growth_says_who_is_ahead_on_how_much_text_whichever_way_it_falls() -> None:
+def test_growth_reports_the_better_family_at_each_amount_of_text() -> None:
     losses = {
         ("LSTM", 0.1): (2.0, 1.9),
         ("LSTM", 1.0): (1.8, 1.7),
@@ -31,14 +31,14 @@ def test_growth_says_who_is_ahead_on_how_much_text_whichever_way_it_falls() -> N
     }
     points = [
         growth.Point(family, size, share, loss)
-        for (family, share), both in losses.items()
-        for size, loss in zip((10, 20), both, strict=True)
+        for (family, share), pair in losses.items()
+        for size, loss in zip((10, 20), pair, strict=True)
     ]
-    found = growth.show(points, growth.Size((1, 2), (1, 2), (0.1, 1.0), 5, 2, 2))
-    assert [measured for _, _, measured in found.rows] == ["-0.200", "+0.100"]
+    finding = growth.show(points, growth.Size((1, 2), (1, 2), (0.1, 1.0), 5, 2, 2))
+    assert [measured for _, _, measured in finding.rows] == ["-0.200", "+0.100"]
 
 
-def test_recall_says_how_long_a_gap_is_bridged_and_how_far_its_gradient_reaches() -> None:
+def test_recall_reports_the_longest_bridged_gap_and_the_gradients_reach() -> None:
     right = {name: [1.0, 0.95, 0.3] for name in recall.MODELS} | {"LSTM": [1.0, 1.0, 0.9]}
     gradients = {
         "simple network (Elman)": 0.1 ** torch.arange(9, dtype=torch.float64),

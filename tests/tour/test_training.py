@@ -17,7 +17,7 @@ def trained(seed: int) -> tuple[list[float], torch.Tensor]:
     return losses, torch.cat([parameter.detach().flatten() for parameter in run.task.parameters()])
 
 
-def test_training_learns_what_there_is_and_the_same_from_the_same_seed() -> None:
+def test_training_learns_and_is_determined_by_the_seed() -> None:
     (losses, weights), (again, same), (_, other) = trained(0), trained(0), trained(1)
     assert losses[-1] < 0.1 < losses[0] and len(losses) == 25
     assert losses == again and torch.equal(weights, same) and not torch.equal(weights, other)
@@ -29,29 +29,29 @@ def test_a_model_of_words_reads_words() -> None:
     assert parameters_of(run.task) == sum(p.numel() for p in run.task.parameters()) > 0
 
 
-def test_draws_differ_by_every_number() -> None:
-    drawn = {
+def test_draws_depend_on_every_number() -> None:
+    draws = {
         tuple(torch.randint(1000, (4,), generator=generator(*seed)).tolist())
         for seed in ((0,), (1,), (0, 1), (1, 0), (2, 0, 1))
     }
-    assert len(drawn) == 5
+    assert len(draws) == 5
 
 
-def test_windows_are_pieces_of_the_text_and_what_comes_next() -> None:
+def test_windows_are_pieces_of_the_text_with_the_next_tokens_as_targets() -> None:
     batch = windows(torch.arange(50), 6, 7, 3)
     assert torch.equal(batch.targets, batch.tokens + 1)
     assert torch.equal(batch.tokens, batch.tokens[:, :1] + torch.arange(7))
 
 
-def test_a_recipe_that_is_done_is_loaded_and_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_recipe_is_loaded_and_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
-    said: list[str] = []
+    lines: list[str] = []
     settings = lstm_settings(tmp_path, steps=4)
-    run, scores = train_recipe("text-lstm", settings, name="small", report=said.append, folder=tmp_path / "run")
-    assert any(line.startswith("small: step 4, validation") for line in said) and scores["valid.loss"] > 0
-    said.clear()
-    again, same = train_recipe("text-lstm", settings, name="small", report=said.append, folder=tmp_path / "run")
-    assert not said and same == scores
+    run, scores = train_recipe("text-lstm", settings, name="small", report=lines.append, folder=tmp_path / "run")
+    assert any(line.startswith("small: step 4, validation") for line in lines) and scores["valid.loss"] > 0
+    lines.clear()
+    again, same = train_recipe("text-lstm", settings, name="small", report=lines.append, folder=tmp_path / "run")
+    assert not lines and same == scores
     assert all(
         torch.equal(one, other) for one, other in zip(run.task.parameters(), again.task.parameters(), strict=True)
     )
