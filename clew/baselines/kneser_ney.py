@@ -156,9 +156,8 @@ def fit_kneser_ney(sequences: Iterable[Sequence[int] | np.ndarray], vocabulary: 
             num_histories = len(counted[k - 1].keys)
             totals = np.bincount(histories, counts, num_histories)
             discounted = np.bincount(histories, discounts, num_histories)
-            gammas = np.divide(
-                discounted, totals, out=np.ones(num_histories), where=totals > 0
-            )  # 1 for histories that nothing follows
+            # 1 for histories that nothing follows.
+            gammas = np.divide(discounted, totals, out=np.ones(num_histories), where=totals > 0)
             orders.append(Order(ngrams.keys, (counts - discounts) / totals[histories], gammas))
     return KneserNey(vocabulary, unigrams, orders)
 

@@ -206,9 +206,8 @@ def learn(inputs: Table, outputs: Table, batch: Batch, num_noise: int, rate: flo
     read, targets, noise = batch
     rows, words = real_words(read)
     share = 1 / torch.bincount(rows, minlength=len(read))[rows, None]
-    hidden = torch.zeros(len(read), inputs.rows.shape[1]).index_add_(
-        0, rows, share * inputs.rows.index_select(0, words)
-    )  # (batch, dim)
+    vectors = share * inputs.rows.index_select(0, words)
+    hidden = torch.zeros(len(read), inputs.rows.shape[1]).index_add_(0, rows, vectors)  # (batch, dim)
 
     target_rows, right_words = real_words(targets)
     right, wrong = outputs.rows.index_select(0, right_words), outputs.rows.index_select(0, noise)

@@ -95,10 +95,11 @@ def command_of(trained: Any) -> str | None:
         }.items():
             if path is not None:  # config_of opens it below
                 check_path(trained.folder, name, path, "or leave the command out")
+        # The other fields of the section depend on these.
         chosen = {
             "model.family": config.model.family,
             "task.name": config.task.name,
-        }  # the other fields of the section depend on these
+        }
         before = config_of(config.recipe).model_dump(mode="json")
         first = [
             f"{name}={value}"

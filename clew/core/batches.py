@@ -123,9 +123,8 @@ def few_lengths(most: int) -> Iterator[None]:
 def rounded_up(lengths: np.ndarray, most: int) -> np.ndarray:
     """Round lengths up: to multiples of 8 up to 128, and above to eight lengths between powers of two, but not past
     `most`."""
-    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(
-        np.int64
-    )  # the largest power of two below each length
+    # The largest power of two below each length.
+    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(np.int64)
     steps = np.maximum(powers // 8, 8)
     rounded: np.ndarray = np.maximum(lengths, np.minimum(-(-lengths // steps) * steps, most))
     return rounded

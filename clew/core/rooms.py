@@ -9,8 +9,8 @@ from types import ModuleType
 
 
 def show_modules(package: str) -> None:
-    """Gives a package `__getattr__` and `__dir__`. They are set and not written
-    in its file, so that type checkers still know its names."""
+    """Gives a package `__getattr__` and `__dir__`. They are set and not written in its file, so that type checkers
+    still know its names."""
     module = sys.modules[package]
     getter, lister = attributes_of(module)
     vars(module).update(__getattr__=getter, __dir__=lister)

@@ -84,9 +84,8 @@ def assign_parts(
     wanted = {name: fraction for name, fraction in fractions.items() if fraction}
     if not wanted:
         return parts
-    _, group_of, counts = np.unique(
-        hashes, return_inverse=True, return_counts=True
-    )  # groups in the order of their hashes
+    # Groups in the order of their hashes.
+    _, group_of, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     if len(counts) <= len(wanted):
         raise too_few(len(counts), len(hashes), wanted)
     stratum_of = np.zeros(len(counts), dtype=np.int64) if strata is None else group_strata(group_of, strata)
@@ -101,9 +100,8 @@ def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, 
     """Return the part of every group. Groups come in the order in which they are taken."""
     parts = np.zeros(len(counts), dtype=np.int8)
     smallest_part = min(counts.sum() * fraction for fraction in wanted.values())
-    largest = max(
-        smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1]
-    )  # so that every part gets a group
+    # So that every part gets a group.
+    largest = max(smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1])
     shared = np.flatnonzero(np.bincount(stratum_of)[stratum_of] > 1)  # a stratum's only group is trained on
     order = shared[np.argsort(stratum_of[shared], kind="stable")]
     carried = dict.fromkeys(wanted, 0.0)

@@ -42,9 +42,8 @@ def histories(trail: Tensor, lengths: Tensor, choices: Tensor, vocabulary: int) 
     # continued.
     lanes = torch.arange(beams, beams + lengths.shape[1], device=trail.device)[:, None]
     is_last = torch.arange(1, 1 + steps, device=trail.device) == lengths[..., None]  # (sentences, hypotheses, steps)
-    by_lane = torch.cat(
-        [trail.transpose(1, 2), choices[..., None].expand(-1, -1, steps)], 1
-    )  # (sentences, lanes, steps)
+    # (sentences, lanes, steps)
+    by_lane = torch.cat([trail.transpose(1, 2), choices[..., None].expand(-1, -1, steps)], 1)
     back = by_lane // vocabulary % beams
     back[:, beams:] = torch.where(is_last, back[:, beams:], lanes)
     stay = torch.arange(back.shape[1], device=trail.device)[:, None].expand(len(trail), -1, 1)

@@ -59,9 +59,8 @@ class Search:
     ):
         self.stepper, self.beams, self.n_best, self.ends, self.ranking = stepper, beams, n_best, ends, ranking
         self.early_stop, self.is_watched = early_stop, is_watched
-        num_ends = (
-            max(len(ends), 1) if is_watched else len(ends)
-        )  # a watched search also shows candidates that are dropped
+        # A watched search also shows candidates that are dropped.
+        num_ends = max(len(ends), 1) if is_watched else len(ends)
         self.width = min((1 + num_ends) * beams, beams * stepper.vocabulary)
         inner = signature_of(stepper)
         self.signature: Hashable = None

@@ -309,9 +309,8 @@ class Continuous:
             if not row.left:
                 continue
             following = self._following(row)
-            if (
-                following is not None and following in reading
-            ):  # another row reads the same block; its state is taken later
+            # Another row reads the same block; its state is taken later.
+            if following is not None and following in reading:
                 awaited.add(following)
                 continue
             longest = max(longest, min(row.left, self.chunk))

@@ -134,9 +134,8 @@ def search(log_probs: np.ndarray, beams: int, blank: int, scorer: Scorer, num_sy
         if num_symbols is not None and num_symbols < len(labels):
             likely = labels[np.argsort(-y[labels], kind="stable")[:num_symbols]]
             longer = np.union1d(likely, last[last >= 0])  # so that a prefix in the beam collects all its paths
-        extended = (
-            np.where(last[:, None] == longer, after_blank[:, None], whole[:, None]) + y[longer]
-        )  # (prefixes, symbols)
+        # (prefixes, symbols)
+        extended = np.where(last[:, None] == longer, after_blank[:, None], whole[:, None]) + y[longer]
         places = {prefix: number for number, prefix in enumerate(prefixes)}
         columns = {int(symbol): number for number, symbol in enumerate(longer)}
         for number, prefix in enumerate(prefixes):

@@ -201,12 +201,10 @@ class RepetitionPenalty(HistoryFilter):
     def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
         rows, history = read.shape
         columns = torch.arange(history, device=read.device).expand(rows, -1)
-        never = torch.full(
-            (rows, self.vocabulary + 1), history, device=read.device
-        )  # the last column takes absent slots
-        first = never.scatter_reduce(1, torch.where(read < 0, self.vocabulary, read), columns, "amin")[
-            :, :-1
-        ]  # (rows, vocabulary)
+        # The last column takes absent slots.
+        never = torch.full((rows, self.vocabulary + 1), history, device=read.device)
+        # (rows, vocabulary)
+        first = never.scatter_reduce(1, torch.where(read < 0, self.vocabulary, read), columns, "amin")[:, :-1]
         was_read = first[:, None, :] <= slots[:, :, None]  # (rows, length, vocabulary)
         return torch.where(was_read, log_probs * self.penalty, log_probs)
 

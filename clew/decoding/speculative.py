@@ -139,9 +139,8 @@ def judge(log_probs: Tensor, proposal: Proposal, uniform: Tensor | None) -> Verd
         drawn_from = functional.one_hot(tokens, log_probs.shape[-1]).to(dtype)
     else:
         drawn_from = proposal.log_probs.to(dtype).softmax(-1)
-    of_stepper, of_draft = (
-        each.gather(2, tokens[..., None])[..., 0] for each in (probs[:, :-1], drawn_from)
-    )  # (rows, width)
+    # (rows, width)
+    of_stepper, of_draft = (each.gather(2, tokens[..., None])[..., 0] for each in (probs[:, :-1], drawn_from))
     accepted = _leading((uniform[:, :-1, ACCEPT] * of_draft < of_stepper) & is_guess)
     rows = torch.arange(len(tokens), device=tokens.device)
     remaining_probs = probs[rows, accepted]  # (rows, vocabulary)

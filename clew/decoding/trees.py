@@ -253,9 +253,8 @@ def _allowed(roles: Roles, writing: Writing, moves: Moves) -> Tensor:
 
 def _written(stack: Tensor, rows: Tensor, depth: Tensor, bracket: Bracket) -> Tensor:
     """Write `bracket` into the stack at `depth`, in the given rows."""
-    is_target = rows[:, None] & (
-        torch.arange(1, stack.shape[1] + 1, device=stack.device) == depth[:, None]
-    )  # (rows, max_depth)
+    # (rows, max_depth)
+    is_target = rows[:, None] & (torch.arange(1, stack.shape[1] + 1, device=stack.device) == depth[:, None])
     return torch.where(is_target[..., None], torch.stack(bracket, 1)[:, None], stack)
 
 

@@ -193,7 +193,7 @@ function step(marks, from, key, isText) {
   return best;
 }
 
-/** In a search: to what a node came from, or to the best of what came of it. A mark's column is there its parent's number. */
+/** In a search: to the parent, or to the best child. A mark's column is the number of its parent. */
 function along(marks, from, key) {
   if (key === "ArrowLeft") return marks.find((mark) => mark.dataset.row === from?.dataset.column);
   if (key !== "ArrowRight" || !from) return null;

@@ -73,10 +73,8 @@ def occlusion(score: Score, x: Tensor, baseline: Tensor, cells: Tensor | None = 
 
 def gradients(score: Score, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return df/dx of every row, and f."""
-    with (
-        torch.enable_grad(),
-        torch.backends.cudnn.flags(enabled=False),
-    ):  # cuDNN's recurrences have no backward pass in evaluation mode
+    # Without cuDNN: its recurrences have no backward pass in evaluation mode.
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
         x = x.detach().requires_grad_()
         scores = score(x)
         return torch.autograd.grad(scores.sum(), x)[0], scores.detach()

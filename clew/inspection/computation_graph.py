@@ -334,9 +334,8 @@ def local_gradients(call: Call, gradient: Tensor | None) -> Iterator[tuple[int, 
     with torch.enable_grad(), torch.random.fork_rng(devices=[], enabled=call.random is not None):
         if call.random is not None:
             torch.set_rng_state(call.random)
-        args, kwargs = with_tensors(
-            (call.args, call.kwargs), [each.clone() for each in copies]
-        )  # an operation may write in place
+        # An operation may write in place.
+        args, kwargs = with_tensors((call.args, call.kwargs), [each.clone() for each in copies])
         result = call.function(*args, **kwargs)
         output = result if isinstance(result, Tensor) else result[call.output]
         if not output.requires_grad:

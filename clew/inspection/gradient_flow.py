@@ -51,9 +51,8 @@ def state_gradients(step: Step, state: State, ends: Sequence[int], steps: int) -
         with only_equations():  # the state that a kernel returns is not in the graph of its output
             loss, state = step(t, state)
         produced.append(recurrent_parts(state))
-        state = map_state(
-            lambda leaf: leaf.clone() if leaf.is_floating_point() else leaf, state
-        )  # feeds the next step alone
+        # Feeds the next step alone.
+        state = map_state(lambda leaf: leaf.clone() if leaf.is_floating_point() else leaf, state)
         carried.append(recurrent_parts(state))
         if t in ends:
             losses[t] = loss

@@ -76,9 +76,8 @@ class Probe:
         self.weight, self.bias = x.new_zeros(x.shape[-1], num_labels), (counts / counts.sum()).log()
         self.scalars = x.new_zeros(len(x) if x.dim() == 3 else 0)
         middle = self.mixed(x)
-        eigen = torch.linalg.eigh(
-            (middle.mT @ middle / len(middle)).cpu()
-        )  # on the CPU, since not every device supports eigh
+        # On the CPU, since not every device supports eigh.
+        eigen = torch.linalg.eigh((middle.mT @ middle / len(middle)).cpu())
         self.variances, self.axes = (part.to(x.device) for part in eigen)
 
     def mixed(self, x: Tensor) -> Tensor:

@@ -100,9 +100,8 @@ def measures_of(runs: Sequence[Summary]) -> list[str]:
 
 
 def is_judged(name: str) -> bool:
-    return name.startswith(("train.", "valid.", "test.")) and not name.endswith(
-        "_count"
-    )  # `_count` is the number of terms of a mean
+    # `_count` is the number of terms of a mean.
+    return name.startswith(("train.", "valid.", "test.")) and not name.endswith("_count")
 
 
 def rank_of(name: str) -> tuple[bool, bool]:

@@ -75,9 +75,8 @@ def look_at_levels(subjects: Sequence[Subject], options: TextOptions) -> View:
 def level_parts(levels: Levels, measured: LevelStatistics) -> list[Part]:
     names, tokens = levels.names, levels.tokens
     of = f", {levels.half}" if levels.half else ""
-    high = (
-        float(np.quantile(measured.norms, 0.98)) or 1.0
-    )  # a quantile, since one place may have a far longer vector than the others
+    # A quantile, since one place may have a far longer vector than the others.
+    high = float(np.quantile(measured.norms, 0.98)) or 1.0
     lengths = [(round(float(norm.mean()), 4), round(float(norm.max()), 4)) for norm in measured.norms]
     turns = ["" if np.isnan(turn).any() else round(float(turn.mean()), 4) for turn in measured.turns]
     alike = [round(value, 4) for value in measured.alike]

@@ -94,9 +94,8 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
     reading = read(subjects[0], options.text, options.target, into=options.into)
     names, lens = look_through(reading)
     tokenizer = scores_of(reading).tokenizer
-    places = (
-        reading.read_by_decoder if reading.writes else reading.pieces
-    )  # the tokens that are read; the predictions are for the token after each
+    # The tokens that are read; the predictions are for the token after each.
+    places = reading.read_by_decoder if reading.writes else reading.pieces
     tokens = [[piece_name(tokenizer, id) for id in row] for row in lens.tokens.tolist()]
     probabilities = lens.probabilities.tolist()
     rows = [
@@ -110,9 +109,8 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
     mean = lens.divergence.mean(1).tolist()
     settled = settling(lens.tokens)
     about = f"on average, the most likely token is the same as at the last level from {names[round(settled)]} on"
-    above = lens.divergence[
-        1 if len(names) > 2 else 0 :
-    ]  # without the embedding, whose divergence would dwarf the others
+    # Without the embedding, whose divergence would dwarf the others.
+    above = lens.divergence[1 if len(names) > 2 else 0 :]
     high = float(above.max()) or 1.0
     parts: list[Part] = [
         Heatmap(

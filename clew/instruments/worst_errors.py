@@ -129,9 +129,8 @@ def histogram(scores: Sequence[float]) -> Bars:
     begin = math.floor(low / apart + 1e-9)
     end = max(math.ceil(high / apart - 1e-9), begin + 1)
     edges = [apart * number for number in range(begin, end + 1)]
-    counts, _ = np.histogram(
-        np.clip(scores, edges[0], edges[-1]), bins=edges
-    )  # rounding may put a score beyond the edges
+    # Rounding may put a score beyond the edges.
+    counts, _ = np.histogram(np.clip(scores, edges[0], edges[-1]), bins=edges)
     names = [f"{start} to {end}" for start, end in pairwise(labels(edges))]
     return Bars(names, [float(count) for count in counts], "examples", "Scores of all examples")
 

@@ -1,5 +1,4 @@
-"""The other files of an export: export.json with their inputs and outputs, the vocabularies, and the
-model card."""
+"""The other files of an export: export.json with their inputs and outputs, the vocabularies, and the model card."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -98,9 +98,8 @@ def with_rows(x: Tensor) -> Tensor:
 def stages_for(x: Tensor, size: int) -> int:
     """Return how many depth steps of `size` bytes are prefetched: as many as fit into the shared memory of x's
     device."""
-    return (
-        max(1, min(MANY_STAGES, shared_memory(x.get_device()) // size)) if x.is_cuda else 1
-    )  # the interpreter runs on the CPU
+    # The interpreter runs on the CPU.
+    return max(1, min(MANY_STAGES, shared_memory(x.get_device()) // size)) if x.is_cuda else 1
 
 
 @cache

@@ -246,9 +246,8 @@ def walk_on_gpu(
     rows = rows or chunk_rows(num_rows, vocabulary, share_of(inputs), LEAST_ROWS)
     matrix, offset = aligned(weight, inputs.dtype), None if bias is None else aligned(bias, inputs.dtype)
     if ignore_index is not None:
-        inputs = inputs.masked_fill(
-            (targets == ignore_index)[:, None], 0.0
-        )  # otherwise 0 times a non-finite number would not be 0 in dW
+        # Otherwise 0 times a non-finite number would not be 0 in dW.
+        inputs = inputs.masked_fill((targets == ignore_index)[:, None], 0.0)
     inputs, targets = inputs.contiguous(), targets.contiguous()
     logits = inputs.new_empty(min(rows, num_rows), len(matrix))
     costs = inputs.new_zeros(2, num_rows, dtype=torch.float32)  # plain and uniform, row by row

@@ -134,9 +134,8 @@ if triton is not None:
             if HAS_PLACES:
                 at = tl.load(places + row.to(tl.int64) * slots + at, mask=is_read[:, None], other=0)
             some = tl.load(keys + at * keys_slot + d[None, :], mask=is_read[:, None], other=0.0)
-            read = tl.load(
-                values + at * values_slot + d[None, :], mask=is_read[:, None], other=0.0
-            )  # in flight while scores are summed
+            # In flight while scores are summed.
+            read = tl.load(values + at * values_slot + d[None, :], mask=is_read[:, None], other=0.0)
             scores = tl.sum(some.to(tl.float32) * q[None, :], 1) - slope * (n - j).to(tl.float32)
             scores = tl.where(is_read, scores, float("-inf"))
             higher = tl.maximum(most, tl.max(scores, 0))

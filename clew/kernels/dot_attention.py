@@ -104,9 +104,8 @@ def attention_form(facts: Facts) -> Form:
     columns = takes_columns(facts)
     if (facts.is_triangle or facts.is_whole) and (columns or facts.bias == "none"):
         return "columns" if columns else "plain"
-    if facts.bias != "any" and takes_blocks(
-        facts, bias=holds_bias(facts)
-    ):  # the layer divides biases of any other kind
+    # A bias of any other kind is divided into blocks by the layer.
+    if facts.bias != "any" and takes_blocks(facts, bias=holds_bias(facts)):
         return "blocks"
     return "columns" if columns else "tensor"
 
@@ -181,9 +180,8 @@ def attend(
         repeats = heads // key.shape[1]
         key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
     width = value.shape[-1]
-    if (
-        on_gpu and visible is not None and (query.shape[-1] % 8 or width % 8)
-    ):  # memory-efficient attention reads vectors of 8
+    # Memory-efficient attention reads vectors of 8.
+    if on_gpu and visible is not None and (query.shape[-1] % 8 or width % 8):
         query, key, value = (F.pad(part, (0, -part.shape[-1] % 8)) for part in (query, key, value))
 
     def call() -> Tensor:

@@ -228,9 +228,8 @@ def block_mask(first: Tensor, last: Tensor) -> flex.BlockMask:
     firsts, lasts = first.unflatten(1, (blocks, BLOCK)), last.unflatten(1, (blocks, BLOCK))
     starts = torch.arange(0, blocks * BLOCK, BLOCK, device=first.device)  # first slots of the key blocks
     ends = starts + BLOCK - 1
-    some = (ends >= firsts.amin(2)[..., None]) & (
-        starts <= lasts.amax(2)[..., None]
-    )  # (batch, query blocks, key blocks)
+    # (batch, query blocks, key blocks)
+    some = (ends >= firsts.amin(2)[..., None]) & (starts <= lasts.amax(2)[..., None])
     whole = (starts >= firsts.amax(2)[..., None]) & (ends <= lasts.amin(2)[..., None])
 
     def is_seen(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

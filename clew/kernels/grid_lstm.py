@@ -125,8 +125,7 @@ def neighbours_of(
     """Return the rows of a diagonal that have a neighbour above, and these neighbours' rows in the diagonal before;
     then the same to the left."""
     here, before = sizes[number], sizes[number - 1]
-    alone = (
-        batch if number < width else 0
-    )  # rows of this diagonal in the top row of the grid, without a neighbour above
+    # Rows of this diagonal in the top row of the grid, without a neighbour above.
+    alone = batch if number < width else 0
     ending = batch - alone  # rows of the diagonal before in the last column, without a right neighbour
     return (slice(alone, here), slice(0, here - alone)), (slice(0, before - ending), slice(ending, before))

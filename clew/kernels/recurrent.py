@@ -24,9 +24,8 @@ OPEN = 1e4
 
 # cuDNN prefers its weights in one block; copying them into one costs microseconds per call.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
-warnings.filterwarnings(
-    "ignore", message="LSTM with projections is not supported with oneDNN"
-)  # plain C++ is intended in this case
+# Plain C++ is intended in this case.
+warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
 
 
 def lstm(x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, *weights: Tensor) -> tuple[Tensor, Any]:

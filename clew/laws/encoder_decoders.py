@@ -50,9 +50,8 @@ def encoding(build: Build, sizes: Sizes) -> None:
     written = case.read(Chunk(tokens), state=case.module.initial_state(sizes.batch, padded)).rows
     for row, n in enumerate(lengths):
         memory = case.module.encode(source[row : row + 1, :n])
-        num_places = (
-            n if padded.mask is None else int(padded.mask[row].sum())
-        )  # a pyramid has fewer positions than its input
+        # A pyramid has fewer positions than its input.
+        num_places = n if padded.mask is None else int(padded.mask[row].sum())
         case.same(
             f"the memory of row {row}, of {n} places, alone", memory.values, padded.values[row : row + 1, :num_places]
         )

@@ -156,8 +156,8 @@ def between(directions: int, row: int, column: int, height: int, width: int) -> 
 
 
 class OverGrids(nn.Module):
-    """The layers of a grid body, above its embedding, as one grid layer. With several layers a cell sees
-    all others, unless all layers start at the same corner."""
+    """The layers of a grid body, above its embedding, as one grid layer. With several layers a cell sees all others,
+    unless all layers start at the same corner."""
 
     def __init__(self, body: Any):
         super().__init__()

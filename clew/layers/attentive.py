@@ -242,9 +242,8 @@ def look(
     if not isinstance(attention, HardAttention):
         return unfold_beams(attention.read(folded, prepared_memory)[:, 0], rows), None
     if expected is not None:
-        expected = fold_beams(expected[:, None, None].expand(-1, query.shape[1], 1), sentences)[
-            :, None
-        ]  # (sentences, 1, query, 1)
+        # (sentences, 1, query, 1)
+        expected = fold_beams(expected[:, None, None].expand(-1, query.shape[1], 1), sentences)[:, None]
     context, draws = attention.draw(folded, prepared_memory, expected)
     flat_draws = None if draws is None else map_tree(lambda part: part[:, 0].reshape(rows, -1), draws)
     return unfold_beams(context[:, 0], rows), flat_draws

@@ -142,9 +142,8 @@ class CharacterCNN(Characters):
         """The same, with all windows computed and those that start at padding masked: shapes are fixed, as an export
         needs."""
         padding = (letters == 0)[:, None]
-        values = [
-            convolution(x.mT)[..., : letters.shape[1]] for convolution in self.convolutions
-        ]  # (words, filters, letters)
+        # (words, filters, letters)
+        values = [convolution(x.mT)[..., : letters.shape[1]] for convolution in self.convolutions]
         return [y.masked_fill(padding, -math.inf).amax(-1) for y in values]
 
 

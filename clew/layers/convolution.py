@@ -54,9 +54,8 @@ class Convolution(SequenceLayer):
         else:
             y = F.conv1d(extended.mT, self.weight, self.bias).mT if x.shape[1] else x.new_zeros(x.shape[0], 0, self.dim)
         window = self.last_inputs(extended, x, mask)
-        if has_documents(
-            mask
-        ):  # the next chunk may continue the last document, so its window must not reach into the one before
+        # The next chunk may continue the last document, so its window must not reach into the one before.
+        if has_documents(mask):
             position = clock.count[:, None] - torch.arange(self.width - 1, 0, -1, device=x.device)
             window = torch.where((position >= clock.start[:, None])[..., None], window, 0.0)
         return y, ConvolutionState(window, clock)

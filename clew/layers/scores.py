@@ -125,9 +125,8 @@ class Additive(Score):
         return prepared
 
     def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
-        joined = (
-            self.query_weight(query)[..., :, None, :] + prepared[..., None, :, :]
-        )  # (batch, heads, query, key, hidden)
+        # (batch, heads, query, key, hidden)
+        joined = self.query_weight(query)[..., :, None, :] + prepared[..., None, :, :]
         scores: Tensor = self.vector(torch.tanh(joined))  # (batch, heads, query, key, 1)
         return scores[..., 0]
 

@@ -80,12 +80,12 @@ def best_threshold(margins: Sequence[float], scores: Sequence[float], answerable
     sorted_margins = np.asarray(margins, dtype=float)[order]
     answer_scores = np.asarray(scores, dtype=float)[order]
     no_answer_scores = 1.0 - np.asarray(answerable, dtype=float)[order]
+    # The first k get answers.
     totals = np.concatenate([[0.0], answer_scores.cumsum()]) + np.concatenate(
         [no_answer_scores[::-1].cumsum()[::-1], [0.0]]
-    )  # the first k get answers
-    is_cut = np.concatenate(
-        [[True], sorted_margins[1:] > sorted_margins[:-1], [True]]
-    )  # equal margins stay on the same side
+    )
+    # Equal margins stay on the same side.
+    is_cut = np.concatenate([[True], sorted_margins[1:] > sorted_margins[:-1], [True]])
     k = len(sorted_margins) - int(np.argmax(np.where(is_cut, totals, -1.0)[::-1]))
     if k in (0, len(sorted_margins)):
         return float(sorted_margins[0] - 1 if k == 0 else sorted_margins[-1] + 1)

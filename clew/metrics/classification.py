@@ -178,9 +178,8 @@ def label_set_intervals(
     kinds, times = distinct_rows(label_set_rows(gold, predicted, labels))
 
     def counts(drawn: np.ndarray) -> np.ndarray:
-        return np.moveaxis(
-            (drawn @ kinds[:, :-1]).reshape(len(drawn), 3, -1), 1, 0
-        )  # gold, predicted, matched; sample; label
+        # (gold, predicted or matched; sample; label)
+        return np.moveaxis((drawn @ kinds[:, :-1]).reshape(len(drawn), 3, -1), 1, 0)
 
     statistics: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "micro_f1": lambda drawn: f1s(*counts(drawn).sum(2)),

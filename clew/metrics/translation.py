@@ -97,9 +97,8 @@ class CorpusScore:
         if not reference_lists:
             return [], 0
         metric = self.metric()
-        streams = list(
-            zip_longest(*reference_lists)
-        )  # (references, sentences), None where a sentence has fewer references
+        # (references, sentences), None where a sentence has fewer references
+        streams = list(zip_longest(*reference_lists))
         return metric._extract_corpus_statistics(list(hypotheses), streams), metric.num_refs
 
 

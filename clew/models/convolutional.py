@@ -93,8 +93,8 @@ def build_convolutional(config: ConvolutionalConfig, target: Source, source: Sou
     ]
     reading.append(Linear(dim, embedding_dim))
     writing: list[SequenceLayer] = [
-        Beside(embedding_dim, Linear(embedding_dim, dim), reads=embedding_dim, keeps=embedding_dim)
-    ]  # [h; g]
+        Beside(embedding_dim, Linear(embedding_dim, dim), reads=embedding_dim, keeps=embedding_dim)  # [h; g]
+    ]
     writing += [LookingConvolution(dim, embedding_dim, width=config.width, dropout=dropout) for _ in range(num_looking)]
     writing.append(Beside(dim + embedding_dim, Linear(dim, embedding_dim), reads=dim, keeps=0, dropout=dropout))
     body = EncoderDecoder(ConvolutionalEncoder(reads, Stack(reading), num_looking), Body(writes, Stack(writing)))

@@ -207,9 +207,8 @@ def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> l
     first = AttentiveCell(
         dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), attend=attend(config)
     )
-    layers: list[SequenceLayer] = [
-        beside(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)
-    ]  # [s; context; word]
+    # [s; context; word]
+    layers: list[SequenceLayer] = [beside(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)]
     for _ in range(config.num_layers - 1):
         upper = Recurrent(build_cell(config, config.dim + memory_dim))
         reads, keeps = upper.cell.input_dim, memory_dim + word_dim

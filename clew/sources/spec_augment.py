@@ -43,9 +43,8 @@ class SpecAugment:
         limits = (self.share * lengths).long().clamp(max=self.longest)
         in_time = drawn_masks(self.time_masks, limits, lengths, length)  # (batch, length)
         bands = torch.full_like(lengths, num_bands)
-        in_frequency = drawn_masks(
-            self.frequency_masks, bands.clamp(max=self.widest), bands, num_bands
-        )  # (batch, num_bands)
+        # (batch, num_bands)
+        in_frequency = drawn_masks(self.frequency_masks, bands.clamp(max=self.widest), bands, num_bands)
         hidden = in_time[:, :, None] | in_frequency.repeat(1, width // num_bands)[:, None]  # (batch, length, width)
         total = frames.masked_fill(~real[..., None], 0.0).sum(1, keepdim=True)
         mean = total / lengths.clamp(min=1)[:, None, None]

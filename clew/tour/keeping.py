@@ -47,14 +47,8 @@ def stored_finding(folder: Path, name: str, scale: Scale, seed: int) -> Finding 
         if (content["form"], content["scale"], content["seed"]) != (FORM, scale, seed):
             return None
         return finding_of(content)
-    except (
-        UserError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ):  # the file is cut short or has another format: compute the finding again
-        return None
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):
+        return None  # the file is incomplete or has another format: compute the finding again
 
 
 def finding_of(content: Mapping[str, Any]) -> Finding:

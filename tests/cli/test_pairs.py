@@ -139,10 +139,15 @@ def test_overlaps_between_parts_are_reported(clew: Clew) -> None:
         ),
         (
             ["data.train=p.tsv", "training.batching=streams"],
-            "training.batching=streams carries a state through one text",
+            "training.batching=streams carries a state through one text"
+            ", but this task learns from examples; leave it out",
         ),
         (["data.train=p.tsv", "data.turns=0"], "data.turns must be at least 1, not 0"),
-        (["data.train=p.tsv", "model.shared_embeddings=true"], "shared embeddings need one vocabulary"),
+        (
+            ["data.train=p.tsv", "model.shared_embeddings=true"],
+            "shared embeddings need one vocabulary"
+            " for both sides; set text.joint=true or model.shared_embeddings=false",
+        ),
     ],
 )
 def test_invalid_settings_are_rejected(clew: Clew, settings: list[str], sentence: str) -> None:

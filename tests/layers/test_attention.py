@@ -166,7 +166,9 @@ def test_a_cache_that_is_too_small_says_so(window, pieces):
     with (
         torch.no_grad(),
         pytest.raises(
-            UserError, match="the cache was made for 10 positions, but the sequence has 1[12]; give initial_state"
+            UserError,
+            match="the cache was made for 10 positions, but the sequence has 1[12]; give initial_state"
+            " a larger capacity",
         ),
     ):
         for piece in x.split(pieces, 1):

@@ -1,4 +1,4 @@
-"""Whatever a request does to the worker, it is answered, and so is the next one."""
+"""A request that breaks the worker is answered, and so is the next one."""
 
 import asyncio
 import gc
@@ -31,58 +31,58 @@ ATTACK = "a" * 40 + "b"
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker()
-    yield made
-    assert made.close(10.0)
+    started = Worker()
+    yield started
+    assert started.close(10.0)
 
 
-def ask_all(app: Any, asked: list[tuple[str, Any]]) -> list[httpx.Response]:
-    """One after the other."""
+def ask_all(app: Any, requests: list[tuple[str, Any]]) -> list[httpx.Response]:
+    """Send requests one after the other."""
 
     async def everyone() -> list[httpx.Response]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
-            return [await (client.get(path) if body is None else client.post(path, json=body)) for path, body in asked]
+            return [await (client.get(path) if body is None else client.post(path, json=body)) for path, body in requests]
 
     return asyncio.run(everyone())
 
 
 def panic() -> Any:
-    """The library's own panic, as a pattern of an imported tokenizer raises it."""
+    """Raise the panic of the tokenizers library, as a pattern of an imported tokenizer can."""
     tokenizer = tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(BACKTRACKING), "isolated")
     return tokenizer.encode(ATTACK)
 
 
-def test_a_panic_of_a_library_is_no_exception_and_is_answered_all_the_same(worker: Worker) -> None:
+def test_a_panic_of_a_library_is_answered(worker: Worker) -> None:
     for _ in range(2):
         with pytest.raises(Failed, match="PanicException"):
             asyncio.run(worker.do(panic))
         assert worker.is_ready and asyncio.run(worker.do(lambda: 6 * 7)) == 42
 
 
-def test_a_worker_that_panicked_a_hundred_times_gave_a_hundred_answers_and_goes_on(
+def test_a_worker_continues_after_a_hundred_panics(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service, own = Service([small_run("classifier")], worker, wait=0.0), Classifier.classify
+    service, original = Service([small_run("classifier")], worker, wait=0.0), Classifier.classify
 
     class Panic(BaseException):
         pass
 
     panics = cycle((Panic, SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError))
 
-    def attacked(self: Classifier, texts: Any, *given: Any, **options: Any) -> Any:
+    def attacked(self: Classifier, texts: Any, *arguments: Any, **options: Any) -> Any:
         if "attack" in str(texts):
             raise next(panics)
-        return own(self, texts, *given, **options)
+        return original(self, texts, *arguments, **options)
 
     (before,) = ask_all(service.app(), [("/classify", {"text": "a red fox"})])
     monkeypatch.setattr(Classifier, "classify", attacked)
     with caplog.at_level(logging.ERROR, logger="clew"):
-        found = ask_all(service.app(), [("/classify", {"text": "attack"}), ("/health", None)] * 100)
-    assert [response.status_code for response in found] == [500, 200] * 100
+        responses = ask_all(service.app(), [("/classify", {"text": "attack"}), ("/health", None)] * 100)
+    assert [response.status_code for response in responses] == [500, 200] * 100
     assert all(
         "ended the work on this request" in answer.json()["error"] or "MemoryError" in answer.json()["error"]
-        for answer in found[::2]
+        for answer in responses[::2]
     )
     logged = [record.message for record in caplog.records]
     for kind in (
@@ -90,22 +90,22 @@ def test_a_worker_that_panicked_a_hundred_times_gave_a_hundred_answers_and_goes_
         SystemExit,
         KeyboardInterrupt,
         GeneratorExit,
-    ):  # a MemoryError is an Exception, and answered as one
+    ):  # a MemoryError is an Exception, and answered as such
         assert logged.count(f"the worker met {kind.__name__}, and continues") == 20
     assert "red fox" not in caplog.text
     (after,) = ask_all(service.app(), [("/classify", {"text": "a red fox"})])
     assert after.status_code == 200 and after.json() == before.json()
 
 
-def test_one_request_that_panics_leaves_those_it_was_batched_with_alone(
+def test_a_panicking_request_does_not_affect_others_in_its_batch(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service, own = Service([small_run("classifier")], worker, wait=0.05), Classifier.classify
+    service, original = Service([small_run("classifier")], worker, wait=0.05), Classifier.classify
 
     def attacked(self: Classifier, texts: Any, *given: Any, **options: Any) -> Any:
         if "attack" in str(texts):
             raise SystemExit
-        return own(self, texts, *given, **options)
+        return original(self, texts, *given, **options)
 
     monkeypatch.setattr(Classifier, "classify", attacked)
 
@@ -119,26 +119,26 @@ def test_one_request_that_panics_leaves_those_it_was_batched_with_alone(
     assert [response.status_code for response in asyncio.run(together())] == [200, 500, 200]
 
 
-def test_a_pattern_that_goes_back_over_a_text_for_ever_is_cut_off_and_the_server_stays_awake(worker: Worker) -> None:
+def test_a_backtracking_pattern_is_stopped_and_the_server_stays_responsive(worker: Worker) -> None:
     service = Service([run_with_pattern(BACKTRACKING)], worker, wait=0.0)
-    hour = ("a" * 20 + "b") * 400
-    awake: list[float] = []
+    slow_text = ("a" * 20 + "b") * 400
+    health_checks: list[float] = []
 
     async def attack() -> tuple[httpx.Response, float]:
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app=service.app()), base_url="http://localhost", timeout=60
         ) as client:
             began = time.monotonic()
-            asked = asyncio.ensure_future(client.post("/generate", json={"text": hour, "max_new": 2}))
-            while not asked.done():
+            request = asyncio.ensure_future(client.post("/generate", json={"text": slow_text, "max_new": 2}))
+            while not request.done():
                 assert (await client.get("/health")).status_code == 200
-                awake.append(time.monotonic())
+                health_checks.append(time.monotonic())
                 await asyncio.sleep(0.05)
-            return await asked, time.monotonic() - began
+            return await request, time.monotonic() - began
 
-    found, seconds = asyncio.run(attack())
-    assert found.status_code == 500 and "takes longer than 2 seconds on this text" in found.json()["error"]
-    assert BACKTRACKING in found.json()["error"] and seconds < 20 and len(awake) > 10
+    response, seconds = asyncio.run(attack())
+    assert response.status_code == 500 and "takes longer than 2 seconds on this text" in response.json()["error"]
+    assert BACKTRACKING in response.json()["error"] and seconds < 20 and len(health_checks) > 10
     panicked, good, streamed = ask_all(
         service.app(),
         [
@@ -151,7 +151,7 @@ def test_a_pattern_that_goes_back_over_a_text_for_ever_is_cut_off_and_the_server
     assert good.json()["answers"][0]["text"] == alone[0].text
 
 
-def test_the_page_survives_a_panic_too(worker: Worker) -> None:
+def test_the_page_survives_a_panic(worker: Worker) -> None:
     app = page_app(Inspector([run_with_pattern(BACKTRACKING)]), worker)
     body = {"runs": ["imported"], "options": {"text": ATTACK}}
     attacked, good = ask_all(
@@ -161,7 +161,7 @@ def test_the_page_survives_a_panic_too(worker: Worker) -> None:
     assert good.status_code == 200
 
 
-def test_health_says_no_while_no_worker_is_alive_and_the_next_job_brings_one_back(
+def test_health_fails_without_a_worker_until_the_next_job_starts_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = Worker()
@@ -170,7 +170,7 @@ def test_health_says_no_while_no_worker_is_alive_and_the_next_job_brings_one_bac
     assert ask_all(service.app(), [("/health", None)])[0].status_code == 503
     other = Worker()
     service = Service([small_run("classifier")], other, wait=0.0)
-    monkeypatch.setattr(other, "_next", lambda: None)  # the lanes that are there end, as if they had been killed
+    monkeypatch.setattr(other, "_next", lambda: None)  # existing lanes end, as if they had been killed
     other.submit(lambda: None)
     for lane in other.lanes:
         lane.join(10)
@@ -182,29 +182,29 @@ def test_health_says_no_while_no_worker_is_alive_and_the_next_job_brings_one_bac
     assert other.close(10.0)
 
 
-def test_health_says_no_while_work_that_should_have_ended_holds_the_worker(
+def test_health_fails_while_overdue_work_blocks_the_worker(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "STUCK", 0.05)
-    free = threading.Event()
-    job = worker.submit(free.wait, seconds=0.05)
+    released = threading.Event()
+    job = worker.submit(released.wait, seconds=0.05)
     while worker.is_ready:
         time.sleep(0.001)
-    free.set()
+    released.set()
     job.result.result(10)
     assert asyncio.run(worker.do(lambda: worker.is_ready))
 
 
-def test_a_smaller_job_overtakes_and_the_larger_goes_on_where_it_was(worker: Worker) -> None:
+def test_a_smaller_job_overtakes_a_larger_one_which_then_continues(worker: Worker) -> None:
     order: list[str] = []
-    module, begun = nn.Linear(1, 1), threading.Event()
+    module, started = nn.Linear(1, 1), threading.Event()
 
     def large() -> float:
         x = torch.ones(1, 1)
         for _ in range(4):
             for _ in range(100):
                 x = module(x).detach()
-                begun.set()
+                started.set()
                 time.sleep(0.0005)
             order.append("large")
         return float(x)
@@ -214,7 +214,7 @@ def test_a_smaller_job_overtakes_and_the_larger_goes_on_where_it_was(worker: Wor
         for _ in range(400):
             expected = module(expected)
     first = worker.submit(large, size=100)
-    assert begun.wait(10)
+    assert started.wait(10)
     assert worker.submit(lambda: order.append("small"), size=1).result.result(10) is None
     assert not first.result.done()
     assert first.result.result(20) == float(expected) and order[-1] == "large" and "small" in order
@@ -238,7 +238,7 @@ def test_jobs_of_one_size_are_never_interleaved(worker: Worker) -> None:
     assert order == sorted(order) and len(order) == 180
 
 
-def test_a_large_job_is_slowed_down_by_small_ones_and_never_stopped(worker: Worker) -> None:
+def test_small_jobs_slow_down_a_large_one_but_never_stop_it(worker: Worker) -> None:
     module, is_done = nn.Linear(1, 1), threading.Event()
 
     def steps(count: int) -> Any:
@@ -258,24 +258,24 @@ def test_a_large_job_is_slowed_down_by_small_ones_and_never_stopped(worker: Work
 
     async def both() -> int:
         small = asyncio.get_running_loop().run_in_executor(None, many)
-        also = asyncio.get_running_loop().run_in_executor(None, many)
+        other = asyncio.get_running_loop().run_in_executor(None, many)
         await worker.do(steps(300), size=100)
         is_done.set()
-        return await small + await also
+        return await small + await other
 
     assert asyncio.run(asyncio.wait_for(both(), 60)) > 3
 
 
-def test_a_lane_that_waits_keeps_nothing_of_what_it_has_done(worker: Worker) -> None:
+def test_an_idle_lane_keeps_no_reference_to_its_last_result(worker: Worker) -> None:
     class Answer:
         pass
 
     async def ask() -> weakref.ref[Answer]:
         return weakref.ref(await worker.do(Answer))
 
-    found = asyncio.run(ask())
+    reference = asyncio.run(ask())
     until = time.monotonic() + 10
-    while found() is not None and time.monotonic() < until:
+    while reference() is not None and time.monotonic() < until:
         gc.collect()
         time.sleep(0.01)
-    assert found() is None
+    assert reference() is None

@@ -1,4 +1,4 @@
-"""The routes of a server, asked in process: what they answer, together and alone, and how they refuse."""
+"""The routes of a server, tested in process: answers to single and simultaneous requests, and errors."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from clew.serving.guard import Guard
 from clew.serving.service import Service
 from clew.tasks.classification import Classifier
 from tests.instruments.small_runs import small_run
-from tests.serving.asking import Held
+from tests.serving.asking import Blocked
 from tests.serving.conftest import Make
 
 JSON = {"content-type": "application/json"}
@@ -35,29 +35,29 @@ def post(client: httpx.AsyncClient, path: str, body: Any, headers: dict[str, str
     return client.post(path, content=body if isinstance(body, bytes) else json.dumps(body), headers=headers)
 
 
-def ask_all(app: Any, asked: Sequence[tuple[str, Any]], **headers: str) -> list[httpx.Response]:
-    """All at once."""
+def ask_all(app: Any, requests: Sequence[tuple[str, Any]], **headers: str) -> list[httpx.Response]:
+    """Send all requests at once."""
 
     async def everyone() -> list[httpx.Response]:
         async with client_of(app) as client:
-            return list(await asyncio.gather(*(post(client, path, body, {**JSON, **headers}) for path, body in asked)))
+            return list(await asyncio.gather(*(post(client, path, body, {**JSON, **headers}) for path, body in requests)))
 
     return asyncio.run(everyone())
 
 
-def ask_together(service: Service, asked: Sequence[tuple[str, Any]]) -> list[httpx.Response]:
-    """All while the worker is busy with the first of them, which is asked once more for that; it is free when all wait,
-    or are refused."""
+def ask_together(service: Service, requests: Sequence[tuple[str, Any]]) -> list[httpx.Response]:
+    """Send all requests while the worker is blocked. The first request is sent twice, to start a batch; the worker is
+    released when all others wait or are rejected."""
 
     async def everyone() -> list[httpx.Response]:
         async with client_of(service.app()) as client:
-            with Held(service.worker):
-                opener = asyncio.ensure_future(post(client, *asked[0]))
+            with Blocked(service.worker):
+                opener = asyncio.ensure_future(post(client, *requests[0]))
                 while not service.batcher.running and not any(writer.open for writer in service.writers.values()):
                     await asyncio.sleep(0.001)
-                before = service.num_waiting  # the first is none of them, or has begun
-                others = [asyncio.ensure_future(post(client, *each)) for each in asked]
-                while service.num_waiting + sum(other.done() for other in others) < before + len(asked):
+                before = service.num_waiting  # the opening request is not counted, or has started
+                others = [asyncio.ensure_future(post(client, *each)) for each in requests]
+                while service.num_waiting + sum(other.done() for other in others) < before + len(requests):
                     await asyncio.sleep(0.001)
             await opener
             return list(await asyncio.gather(*others))
@@ -69,22 +69,22 @@ def ask(service: Service, path: str, body: Any = None, **headers: str) -> httpx.
     return ask_all(service.app(), [(path, body)], **headers)[0]
 
 
-def same(found: Any, expected: Any) -> bool:
-    """Equal, numbers to what single precision keeps of them."""
+def equal(actual: Any, expected: Any) -> bool:
+    """Whether two JSON values are equal, with numbers compared in single precision."""
     if isinstance(expected, dict):
         return (
-            isinstance(found, dict)
-            and found.keys() == expected.keys()
-            and all(same(found[name], expected[name]) for name in expected)
+            isinstance(actual, dict)
+            and actual.keys() == expected.keys()
+            and all(equal(actual[name], expected[name]) for name in expected)
         )
     if isinstance(expected, (list, tuple)):
-        return isinstance(found, list) and len(found) == len(expected) and all(map(same, found, expected))
+        return isinstance(actual, list) and len(actual) == len(expected) and all(map(equal, actual, expected))
     return (
-        math.isclose(found, expected, rel_tol=1e-4, abs_tol=1e-6) if isinstance(expected, float) else found == expected
+        math.isclose(actual, expected, rel_tol=1e-4, abs_tol=1e-6) if isinstance(expected, float) else actual == expected
     )
 
 
-ASKED: list[tuple[str, str, list[dict[str, Any]], dict[str, Any]]] = [
+REQUESTS: list[tuple[str, str, list[dict[str, Any]], dict[str, Any]]] = [
     ("lstm", "generate", [{"text": "the"}, {"texts": ["she went", "a"]}, {"text": "the"}], {"max_new": 5, "seed": 3}),
     ("gpt", "generate", [{"text": "the ball of thread"}, {"text": "t"}], {"max_new": 20, "samples": 2, "top_k": 5}),
     (
@@ -127,9 +127,9 @@ ASKED: list[tuple[str, str, list[dict[str, Any]], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "verb", "bodies", "options"), ASKED, ids=[f"{name} {verb} {options}" for name, verb, _, options in ASKED]
+    ("name", "verb", "bodies", "options"), REQUESTS, ids=[f"{name} {verb} {options}" for name, verb, _, options in REQUESTS]
 )
-def test_requests_that_come_together_are_answered_as_each_alone(
+def test_simultaneous_requests_are_answered_like_single_ones(
     make: Make,
     name: str,
     verb: str,
@@ -141,26 +141,26 @@ def test_requests_that_come_together_are_answered_as_each_alone(
     one_call = batching.one_call
     monkeypatch.setattr(batching, "one_call", lambda parts, saw: sizes.append(len(parts)) or one_call(parts, saw))
     service = make(name)
-    asked = [(f"/{verb}", {**body, **options}) for body in bodies]
-    together = [response.json() for response in ask_together(service, asked)]
+    requests = [(f"/{verb}", {**body, **options}) for body in bodies]
+    together = [response.json() for response in ask_together(service, requests)]
     use = small_run(name).uses[verb]
     joins = use.joins is not None and use.joins.fits(use.options(**options))
     assert sizes == ([] if joins else [1, len(bodies)])
-    alone = [ask(service, *each).json() for each in asked]
-    assert all(map(same, together, alone)), (together, alone)
+    alone = [ask(service, *each).json() for each in requests]
+    assert all(map(equal, together, alone)), (together, alone)
     assert all(answers["answers"] for answers in alone)
 
 
-def test_answers_are_what_python_gives(make: Make) -> None:
+def test_answers_equal_those_from_python(make: Make) -> None:
     service, run = make("lstm", "classifier"), small_run("lstm")
-    found = ask(service, "/lstm/generate", {"texts": ["the", "she"], "max_new": 6, "seed": 2}).json()["answers"]
-    assert [one["text"] for one in found] == [one.text for one in run.generate(["the", "she"], max_new=6, seed=2)]
-    (told,) = ask(service, "/classifier/classify", {"text": "a red fox"}).json()["answers"]
-    assert told["label"] == small_run("classifier").classify("a red fox").label and told["line"] == 1
+    answers = ask(service, "/lstm/generate", {"texts": ["the", "she"], "max_new": 6, "seed": 2}).json()["answers"]
+    assert [one["text"] for one in answers] == [one.text for one in run.generate(["the", "she"], max_new=6, seed=2)]
+    (classified,) = ask(service, "/classifier/classify", {"text": "a red fox"}).json()["answers"]
+    assert classified["label"] == small_run("classifier").classify("a red fox").label and classified["line"] == 1
     assert ask(service, "/generate", {"text": "the"}).status_code == 404
 
 
-def test_a_request_of_more_texts_than_a_batch_holds_is_cut_and_others_have_their_turn(make: Make) -> None:
+def test_a_request_larger_than_a_batch_is_split_between_others(make: Make) -> None:
     service = make("classifier", batch=3)
     texts = [f"a red fox {'she ' * number}" for number in range(8)]
     many, one = ask_together(service, [("/classify", {"texts": texts}), ("/classify", {"text": "the walls"})])
@@ -168,10 +168,10 @@ def test_a_request_of_more_texts_than_a_batch_holds_is_cut_and_others_have_their
     assert [answer["line"] for answer in many.json()["answers"]] == list(range(1, 9))
     assert one.json()["answers"][0]["text"] == "the walls"
     alone = [ask(service, "/classify", {"text": text}).json()["answers"][0]["probabilities"] for text in texts]
-    assert same([answer["probabilities"] for answer in many.json()["answers"]], alone)
+    assert equal([answer["probabilities"] for answer in many.json()["answers"]], alone)
 
 
-def test_one_request_that_is_refused_leaves_the_others_alone(make: Make) -> None:
+def test_a_rejected_request_does_not_affect_others(make: Make) -> None:
     good, bad, other = ask_together(
         make("lstm"), [("/generate", {"text": text, "max_new": 2}) for text in ("the", "the Ж", "she")]
     )
@@ -207,25 +207,25 @@ MISTAKES: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("body", "sentence"), MISTAKES, ids=[sentence for _, sentence in MISTAKES])
-def test_a_mistake_is_one_sentence(make: Make, body: Any, sentence: str) -> None:
-    found = ask(make("gpt"), "/generate", body)
-    assert found.status_code == 400
-    assert sentence in found.json()["error"] and "\n" not in found.json()["error"]
+def test_mistakes_are_reported_in_one_sentence(make: Make, body: Any, sentence: str) -> None:
+    response = ask(make("gpt"), "/generate", body)
+    assert response.status_code == 400
+    assert sentence in response.json()["error"] and "\n" not in response.json()["error"]
 
 
-def test_pairs_are_for_runs_that_read_them(make: Make) -> None:
+def test_pairs_are_rejected_by_runs_that_read_one_text(make: Make) -> None:
     service = make("classifier")
     for body in ({"text": "a", "second": "b"}, {"text": ["a", "b"]}, {"texts": [["a", "b"]]}):
-        found = ask(service, "/classify", body)
-        assert found.status_code == 400
+        response = ask(service, "/classify", body)
+        assert response.status_code == 400
         assert re.search(
             "takes a text, not|takes one text; give it as a string|unknown field 'second'; known: text",
-            found.json()["error"],
+            response.json()["error"],
         )
     assert "unknown field 'second'" in ask(service, "/classify", {"texts": ["a"], "second": "b"}).json()["error"]
 
 
-def test_a_text_that_is_streamed_is_the_text_that_is_generated(make: Make) -> None:
+def test_a_streamed_text_equals_the_generated_text(make: Make) -> None:
     service = make("lstm")
     body = {"text": "the", "max_new": 30, "seed": 4}
     (whole,) = ask(service, "/generate", body).json()["answers"]
@@ -240,24 +240,24 @@ def test_a_text_that_is_streamed_is_the_text_that_is_generated(make: Make) -> No
     assert all(writer.streams == 0 for writer in service.writers.values())
 
 
-def test_a_full_queue_says_when_to_come_back(make: Make) -> None:
-    for options in ({}, {"beams": 2}):  # a running batch, where the first one waits too, and calls of the model
-        found = ask_together(make("lstm", queue=2), [("/generate", {"text": "the", "max_new": 2, **options})] * 4)
-        assert sorted(response.status_code for response in found) == [200, 200 if options else 503, 503, 503]
-    refused = next(response for response in found if response.status_code == 503)
+def test_a_full_queue_is_rejected_with_retry_after(make: Make) -> None:
+    for options in ({}, {"beams": 2}):  # a running batch, in which the first request waits too, and single calls
+        responses = ask_together(make("lstm", queue=2), [("/generate", {"text": "the", "max_new": 2, **options})] * 4)
+        assert sorted(response.status_code for response in responses) == [200, 200 if options else 503, 503, 503]
+    refused = next(response for response in responses if response.status_code == 503)
     assert refused.headers["retry-after"] == "1" and "2 requests are waiting already" in refused.json()["error"]
 
 
-def test_a_late_answer_is_none_and_the_next_is_in_time(make: Make) -> None:
+def test_a_request_over_the_time_limit_fails_and_the_next_succeeds(make: Make) -> None:
     service = make("lstm", seconds=0.3)
-    with Held(service.worker):
-        found = ask(service, "/generate", {"text": "the", "max_new": 2})
-    assert found.status_code == 504 and "no answer within 0.3 seconds" in found.json()["error"]
+    with Blocked(service.worker):
+        response = ask(service, "/generate", {"text": "the", "max_new": 2})
+    assert response.status_code == 504 and "no answer within 0.3 seconds" in response.json()["error"]
     service.batcher.seconds = service.writers[id(service.runs["lstm"]), "generate"].seconds = 60.0
     assert ask(service, "/generate", {"text": "the", "max_new": 2}).status_code == 200
 
 
-def test_work_whose_asker_is_gone_is_ended(make: Make) -> None:
+def test_work_of_a_disconnected_client_is_ended(make: Make) -> None:
     service = make("lstm")
     calls = []
     hook = nn.modules.module.register_module_forward_pre_hook(lambda module, inputs: calls.append(1))
@@ -295,7 +295,7 @@ def test_work_whose_asker_is_gone_is_ended(make: Make) -> None:
     assert len(calls) < 4096
 
 
-def test_whoever_leaves_before_the_first_piece_leaves_room_for_others_at_once(make: Make) -> None:
+def test_a_client_that_leaves_a_stream_frees_its_place_at_once(make: Make) -> None:
     service = make("lstm", queue=1)
     messages = [{"type": "http.request", "body": b'{"text": "the", "stream": true}'}, {"type": "http.disconnect"}]
     scope = {"type": "http", "method": "POST", "path": "/generate", "headers": [], "query_string": b"", "root_path": ""}
@@ -310,7 +310,7 @@ def test_whoever_leaves_before_the_first_piece_leaves_room_for_others_at_once(ma
         await service.app()(scope, receive, send)
         return service.num_waiting
 
-    with Held(service.worker):
+    with Blocked(service.worker):
         while service.worker.running is None:
             time.sleep(0.001)
         assert asyncio.run(leave()) == 0
@@ -318,26 +318,26 @@ def test_whoever_leaves_before_the_first_piece_leaves_room_for_others_at_once(ma
     assert ask(service, "/generate", {"text": "the", "stream": True, "max_new": 2}).status_code == 200
 
 
-def test_a_fault_of_ours_says_so_and_no_more(
+def test_a_bug_is_reported_without_the_text_of_the_request(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(*given: Any, **options: Any) -> Any:
+    def fail(*arguments: Any, **options: Any) -> Any:
         raise ZeroDivisionError("a red fox")
 
-    monkeypatch.setattr(Classifier, "classify", broken)
+    monkeypatch.setattr(Classifier, "classify", fail)
     with caplog.at_level(logging.DEBUG, logger="clew"):
-        found = ask(make("classifier"), "/classify", {"text": "a red fox"})
-    assert found.status_code == 500 and found.json() == {
+        response = ask(make("classifier"), "/classify", {"text": "a red fox"})
+    assert response.status_code == 500 and response.json() == {
         "error": "this is a bug in clew: ZeroDivisionError; restart with --debug to see where"
     }
     assert caplog.text == ""
 
 
-def test_the_index_describes_every_route_with_the_runs_own_defaults(make: Make) -> None:
+def test_the_index_describes_every_route_with_the_defaults_of_the_run(make: Make) -> None:
     service = make("lstm", "classifier", version="1.2")
-    found = ask(service, "/").json()
-    assert found["openapi"] == "3.1.0" and found["info"]["version"] == "1.2"
-    assert {*found["paths"]} == {
+    index = ask(service, "/").json()
+    assert index["openapi"] == "3.1.0" and index["info"]["version"] == "1.2"
+    assert {*index["paths"]} == {
         *(
             "/lstm/generate",
             "/lstm/classify",
@@ -350,14 +350,14 @@ def test_the_index_describes_every_route_with_the_runs_own_defaults(make: Make) 
         ),
         "/v1/models",
     }
-    schema = found["paths"]["/lstm/generate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    schema = index["paths"]["/lstm/generate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["max_new"]["default"] == small_run("lstm").config.decoding.max_new
     assert schema["properties"]["max_new"]["maximum"] == 4096
     for field in schema["properties"].values():
         assert "title" in field
 
 
-def test_health_names_the_runs_and_missing_pages_what_there_is(make: Make) -> None:
+def test_health_lists_the_runs_and_unknown_paths_suggest_routes(make: Make) -> None:
     service = make("classifier", version="1.2")
     assert ask(service, "/health").json() == {
         "ready": True,
@@ -369,7 +369,7 @@ def test_health_names_the_runs_and_missing_pages_what_there_is(make: Make) -> No
     assert ask(service, "/classify").status_code == 405
 
 
-def test_metrics_count_requests_errors_batches_and_what_came_in(make: Make) -> None:
+def test_metrics_count_requests_errors_batches_and_tokens(make: Make) -> None:
     service = make("classifier")
     ask_all(
         service.app(),
@@ -398,11 +398,11 @@ def test_metrics_count_requests_errors_batches_and_what_came_in(make: Make) -> N
     assert not any('of="training"' in line or "fox" in line for line in lines)
 
 
-def test_a_server_behind_its_guard_counts_whom_it_turns_away(make: Make) -> None:
+def test_requests_rejected_by_the_guard_are_counted(make: Make) -> None:
     service = make("classifier")
     guard = Guard(service.app(), on_refusal=service.count_refusal)
-    found = ask_all(guard, [("/classify", b" " * 1_000_001), ("/classify", {"text": "a red fox"})])
-    assert [response.status_code for response in found] == [413, 200]
+    responses = ask_all(guard, [("/classify", b" " * 1_000_001), ("/classify", {"text": "a red fox"})])
+    assert [response.status_code for response in responses] == [413, 200]
     assert 'clew_refused_total{status="413"} 1' in ask(service, "/metrics").text
 
 
@@ -426,10 +426,10 @@ STRANGE = [
 VALUES = [None, True, 0, 1, -1, 0.5, 1e300, 10**40, "", "beam", [], ["a"], {}, [[]], 65, "-1"]
 
 
-def test_whatever_is_posted_is_answered_or_refused_with_a_sentence(make: Make) -> None:
+def test_random_requests_are_answered_or_rejected_in_one_sentence(make: Make) -> None:
     service = make("words", "bert", "attentive", "tagger", "answerer", "classifier", queue=1000)
     random = Random(1)
-    asked: list[tuple[str, Any]] = []
+    requests: list[tuple[str, Any]] = []
     for _ in range(12):
         for path, (run, verb) in service.routes.items():
             fields = [*run.uses[verb].row.model_fields, *run.uses[verb].options.model_fields, "text", "texts", "stream"]
@@ -441,9 +441,9 @@ def test_whatever_is_posted_is_answered_or_refused_with_a_sentence(make: Make) -
             body |= (
                 {"text": random.choice(STRANGE)} if random.random() < 0.5 else {"texts": random.choices(STRANGE, k=3)}
             )
-            asked.append((path, body))
-    found = ask_all(service.app(), asked)
-    assert {response.status_code for response in found} == {200, 400}
-    for response in found:
+            requests.append((path, body))
+    responses = ask_all(service.app(), requests)
+    assert {response.status_code for response in responses} == {200, 400}
+    for response in responses:
         if response.status_code == 400:
             assert "\n" not in response.json()["error"] and len(response.json()["error"]) < 700

@@ -219,7 +219,10 @@ def test_a_damaged_search_folder_is_rejected(search_settings: list[str], tmp_pat
         open_study(tmp_path)
     journal = (folder / "journal.jsonl").read_bytes()
     (folder / "journal.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match="journal.jsonl cannot be read as Optuna's journal .*; start a new search"):
+    with pytest.raises(
+        UserError,
+        match="journal.jsonl cannot be read as Optuna's journal .*; start a new search" r".*\); start a new search",
+    ):
         open_study(folder)
     (folder / "journal.jsonl").unlink()
     with pytest.raises(
@@ -343,7 +346,8 @@ def test_mistakes_in_a_search_are_reported_in_one_line(search_settings: list[str
         "--out",
         "runs/found",
         "--resume",
-        sentence="runs/found/study.json was not written by this version of clew",
+        sentence="runs/found/study.json was not written by this version of clew"
+        "; use the version that wrote it, or start a new search",
     )
     assert_refused(
         clew("runs", "runs", "--plot", "a.svg"), "--plot is for a search, but runs is none; give the folder of one"

@@ -190,6 +190,7 @@ def test_invalid_data_and_settings_are_rejected_with_a_sentence():
     ):
         build(edges=["up", "down"]).encode(EXAMPLES)
     with pytest.raises(
-        UserError, match="a node labeller cannot be exported, because every graph has a different structure"
+        UserError,
+        match="a node labeller cannot be exported, because every graph has a different structure; classify with",
     ):
         task.programs()

@@ -387,7 +387,7 @@ def test_windows_longer_than_the_positions_are_rejected_before_a_folder_is_creat
     assignments = [*gpt_settings(tmp_path, steps=2), "model.max_length=4", "training.length=8"]
     with pytest.raises(
         UserError,
-        match=r"training.length \(8\) must be at most the model's 4 positions; lower it",
+        match=r"training.length \(8\) must be at most the model's 4 positions; lower it" ", or raise model.max_length",
     ):
         run_recipe("text-gpt", assignments, out=Path("run"))
     assert not Path("run").exists()

@@ -44,9 +44,8 @@ def decode_workload(name: str, model: str, batch: int, full: Sizes, quick: Sizes
 
     def build(setting: Setting) -> Work:
         sizes, length, new = setting.sizes((full, 128, 128), quick=(quick, 16, 24))
-        prompt = torch.randint(
-            1, sizes.vocabulary, (batch, length), device=setting.device
-        )  # 0 is padding in transformers
+        # 0 is padding in transformers.
+        prompt = torch.randint(1, sizes.vocabulary, (batch, length), device=setting.device)
 
         def ours() -> Call:
             return decode_greedily(sizes.ours(setting.device, DTYPE).eval(), prompt, new)

@@ -31,9 +31,8 @@ STSB = LabelTable(6, 5, 7, ragged=True)  # some lines have two more columns with
 
 GLUE = {
     "glue-sst2": glue("SST-2", LabelTable("sentence", "label")),
-    "glue-cola": glue(
-        "CoLA", COLA, other=glue("CoLA", COLA, train=("train.tsv", "val.tsv"))
-    ),  # val.tsv is split off GLUE's training part
+    # val.tsv is split off GLUE's training part.
+    "glue-cola": glue("CoLA", COLA, other=glue("CoLA", COLA, train=("train.tsv", "val.tsv"))),
     "glue-mrpc": glue("MRPC", LabelTable("#1 String", "Quality", "#2 String")),
     "glue-rte": glue("RTE", LabelTable("sentence1", "label", "sentence2")),
     "glue-stsb": glue(

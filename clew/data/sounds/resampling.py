@@ -55,9 +55,8 @@ def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction
     taps = torch.arange(reach - 1, -reach - 1, -1, dtype=torch.float64, device=samples.device)
     for first in range(0, min(up, count), TOGETHER):
         phases = torch.arange(first, min(first + TOGETHER, up, count), device=samples.device)
-        filters = sinc_filter(taps + (phases * down % up).double()[:, None] / up, low, zeros).to(
-            samples.dtype
-        )  # (phases, taps)
+        # (phases, taps)
+        filters = sinc_filter(taps + (phases * down % up).double()[:, None] / up, low, zeros).to(samples.dtype)
         starts = phases * down // up  # where each phase's first window begins
         first_start, span = int(starts[0]), int(starts[-1] - starts[0])
         shifted = filters.new_zeros(len(phases), len(taps) + span)

@@ -116,9 +116,8 @@ def draw_stroke(picture: np.ndarray, points: np.ndarray, thickness: float) -> No
     high = np.minimum(np.ceil(points.max(0) + thickness + 1).astype(int) + 1, picture.shape[::-1])
     if (low >= high).any():
         return
-    pixels = np.stack(np.meshgrid(np.arange(low[0], high[0]), np.arange(low[1], high[1])), -1)[
-        :, :, None
-    ]  # (rows, columns, 1, 2)
+    # (rows, columns, 1, 2)
+    pixels = np.stack(np.meshgrid(np.arange(low[0], high[0]), np.arange(low[1], high[1])), -1)[:, :, None]
     starts, along = points[:-1], np.diff(points, axis=0)  # (pieces, 2)
     share = ((pixels - starts) * along).sum(-1) / np.maximum((along**2).sum(-1), 1e-9)
     nearest = starts + np.clip(share, 0, 1)[..., None] * along

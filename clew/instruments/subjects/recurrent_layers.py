@@ -115,9 +115,8 @@ def gate_names(cell: nn.Module) -> list[str]:
 def layer_name(task: nn.Module, parts: list[str]) -> str:
     """Derive the name from the parts of a path: half, numbers and direction."""
     half = [part for part in parts if part in ("encoder", "decoder")][:1]
-    numbers = [str(int(part) + 1) for part in parts if part.isdigit()][
-        -1 if "cells" in parts else 0 :
-    ]  # a stack's cells are its layers
+    # A stack's cells are its layers.
+    numbers = [str(int(part) + 1) for part in parts if part.isdigit()][-1 if "cells" in parts else 0 :]
     ways = [DIRECTIONS[part] for part in parts if part in DIRECTIONS]
     if any(isinstance(module, Backward) for module in modules_along(task, parts)):
         ways.append("backward")

@@ -119,9 +119,8 @@ def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
     task = {"tied": tied, "start": "pad" if start == pad else "end", "max_ratio": None}
     path = checkpoint.folder / GENERATION
     own = {"max_length": fields.values.get("max_length")}
-    writing = (
-        Fields({**own, **read_object(path)}, path) if path.is_file() else fields
-    )  # transformers reads only one of the two files
+    # Transformers reads only one of the two files.
+    writing = Fields({**own, **read_object(path)}, path) if path.is_file() else fields
     beams, early = writing.get("num_beams", int, 1), writing.values.get("early_stopping") or False
     writing.check(
         isinstance(early, bool | str) and early in EARLY_STOPS,

@@ -46,9 +46,8 @@ class Annotations(SequenceLayer):
         total, number, document = before
         counted = real_positions(mask)
         if mask is not None and has_documents(mask):
-            begun = document_starts(mask, document).cumsum(
-                1
-            )  # numbers the documents of a chunk; the latest has the highest number
+            # Numbers the documents of a chunk; the latest has the highest number.
+            begun = document_starts(mask, document).cumsum(1)
             last = begun[:, -1:] if mask.shape[1] else begun
             counted = (mask > 0) & (begun == last)
             total, number = (torch.where(last > 0, 0.0, part) if mask.shape[1] else part for part in (total, number))

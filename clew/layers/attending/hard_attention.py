@@ -47,17 +47,17 @@ class HardAttention(Attention):
 
     def draw(self, query: Tensor, memory: Prepared, expected: Tensor | None = None) -> tuple[Tensor, Draws | None]:
         """The context (sentences, heads, query, dim), and in training the draws (sentences, heads, query). `expected`
-        (sentences, 1, query,
-        1) is True where the expectation is used."""
+        (sentences, 1, query, 1) is True where the expectation is used."""
         log_weights = F.log_softmax(self.scores(self.compare(query, memory)), -1)
         weights = self.weights(log_weights.exp())
         if self.training:
             place = torch.multinomial(weights.detach().flatten(0, -2), 1).view(weights.shape[:-1])
         else:
             place = weights.argmax(-1)
+        # (sentences, heads, query, places)
         one_place = self.places(
             (torch.arange(weights.shape[-1], device=place.device) == place[..., None]).to(weights.dtype)
-        )  # (sentences, heads, query, places)
+        )
         chosen = one_place if expected is None else torch.where(expected, weights, one_place)
         context = chosen.to(memory.values.dtype) @ memory.values
         if not self.training:

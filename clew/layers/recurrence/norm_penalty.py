@@ -116,9 +116,8 @@ def penalty_of(error: Tensor, steps: Steps) -> Tensor:
         allow_unused=True,
         materialize_grads=True,
     )
-    propagated_norms = torch.stack(
-        [norm(products[start : start + parts]) for start in range(0, len(products), parts)], 1
-    )  # (batch, steps)
+    by_step = [norm(products[start : start + parts]) for start in range(0, len(products), parts)]
+    propagated_norms = torch.stack(by_step, 1)  # (batch, steps)
     error_norms = torch.stack([norm(step) for step in scaled], 1)
     counted = error_norms > 0
     if goes_on[0] is not None:

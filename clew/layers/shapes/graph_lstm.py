@@ -163,9 +163,8 @@ class GraphLSTM(nn.Module):
         i, f, c, o = inputs.chunk(4, -1)
         hidden, forget = states.hidden, f[targets]
         if self.type_embedding is not None:
-            hidden = torch.einsum("ed,et->etd", hidden, self.type_embedding[types].to(hidden.dtype)).flatten(
-                1
-            )  # (edges, type_dim * dim)
+            # (edges, type_dim * dim)
+            hidden = torch.einsum("ed,et->etd", hidden, self.type_embedding[types].to(hidden.dtype)).flatten(1)
         if self.type_offsets is not None:
             forget = forget + self.type_offsets[types].to(forget.dtype)
         hidden_sum = hidden.new_zeros(len(inputs), hidden.shape[1]).index_add(0, targets, hidden)

@@ -112,9 +112,8 @@ def over_diagonals(cell: GridCell, inputs: Tensor, diagonals: Diagonals, shown: 
     state, hiddens = cell.initial_state(inputs.shape[1], like=inputs), []
     with steps_of_a_loop(lambda steps: shown(cells_of(steps))):
         for step, border in zip(inputs.transpose(0, 1).split(diagonals.sizes, 1), diagonals.borders, strict=True):
-            previous = map_tree(
-                lambda leaf, border=border: F.pad(leaf, (0, 0, *border)), state
-            )  # (batch, cells + 1, dim)
+            # (batch, cells + 1, dim)
+            previous = map_tree(lambda leaf, border=border: F.pad(leaf, (0, 0, *border)), state)
             up, left = map_tree(lambda leaf: leaf[:, :-1], previous), map_tree(lambda leaf: leaf[:, 1:], previous)
             state = cell(step, up, left)
             hiddens.append(state[0])

@@ -18,9 +18,8 @@ def cut_patches(pixels: Tensor, height: int, width: int) -> Tensor:
     raster order with the channels of a pixel together. Patches that reach beyond a picture are padded with zeros."""
     rows, columns = pixels.shape[1:3]
     whole = F.pad(pixels, (0, 0, 0, -columns % width, 0, -rows % height))
-    parted = whole.unflatten(1, (-1, height)).unflatten(
-        3, (-1, width)
-    )  # (batch, height', height, width', width, channels)
+    # (batch, height', height, width', width, channels)
+    parted = whole.unflatten(1, (-1, height)).unflatten(3, (-1, width))
     patches: Tensor = parted.transpose(2, 3).flatten(3)
     return patches
 

@@ -118,9 +118,8 @@ class PictureEmbedding(Embedding):
                 " makes them"
             )
         pictures = self.augment(inputs) if self.training else inputs
-        grid = self.reader(
-            self.given(self.normalized(pictures)), unless_whole(pictures)
-        )  # (batch, height', width', width)
+        # (batch, height', width', width)
+        grid = self.reader(self.given(self.normalized(pictures)), unless_whole(pictures))
         rows, columns = pictures.tokens // grid.shape[2], pictures.tokens % grid.shape[2]
         index = pictures.tokens[..., None].expand(-1, -1, grid.shape[-1])
         x = self.map(grid.flatten(1, 2).gather(1, index))

@@ -36,9 +36,8 @@ class PictureNorm(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (batch, channels, height, width); `real` (batch, 1, height, width)."""
         if real is None:
-            return torch.group_norm(
-                x, self.groups, self.weight, self.bias, self.eps
-            )  # F.group_norm refuses a single value
+            # F.group_norm refuses a single value.
+            return torch.group_norm(x, self.groups, self.weight, self.bias, self.eps)
         grouped = x.unflatten(1, (self.groups, -1))  # (batch, groups, channels / groups, height, width)
         inside = real[:, None].to(x.dtype)
         count = inside.sum((2, 3, 4), keepdim=True) * grouped.shape[2]

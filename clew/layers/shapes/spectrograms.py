@@ -35,9 +35,8 @@ class SpectrogramConvolution(nn.Module):
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """x (batch, positions, stack * parts * bands); `lengths` (batch,) are the numbers of real positions, all by
         default."""
-        frames = (
-            x.unflatten(-1, (self.stack, self.parts, self.bands)).flatten(1, 2).movedim(2, 1)
-        )  # (batch, parts, frames, bands)
+        # (batch, parts, frames, bands)
+        frames = x.unflatten(-1, (self.stack, self.parts, self.bands)).flatten(1, 2).movedim(2, 1)
         real = None
         if lengths is not None:
             steps = torch.arange(frames.shape[2], device=x.device)

@@ -123,9 +123,8 @@ class ChildSumTreeLSTM(TreeLSTM):
         hidden_sum = zeros.index_add(0, children.parents, children.states.hidden)
         from_i, _, from_c, from_o = F.linear(hidden_sum, self.hidden_weight).chunk(4, -1)
         forget_weight = self.hidden_weight[self.dim : 2 * self.dim]
-        forget_gates = torch.sigmoid(
-            f[children.parents] + F.linear(children.states.hidden, forget_weight)
-        )  # (children, dim)
+        # (children, dim)
+        forget_gates = torch.sigmoid(f[children.parents] + F.linear(children.states.hidden, forget_weight))
         return self.join(i + from_i, forget_gates, c + from_c, o + from_o, children)
 
 
@@ -159,9 +158,8 @@ class NaryTreeLSTM(TreeLSTM):
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
         places = children.parents * self.num_children + children.slots
         zeros = inputs.new_zeros(len(inputs) * self.num_children, self.dim)
-        hidden = zeros.index_copy(0, places, children.states.hidden).view(
-            len(inputs), -1
-        )  # (nodes, num_children * dim)
+        # (nodes, num_children * dim)
+        hidden = zeros.index_copy(0, places, children.states.hidden).view(len(inputs), -1)
         i, f, c, o = inputs.chunk(4, -1)
         widths = [self.dim, self.num_children * self.dim, self.dim, self.dim]
         from_i, from_f, from_c, from_o = F.linear(hidden, self.hidden_weight).split(widths, -1)

@@ -2,7 +2,7 @@
 
 import { element } from "./elements.js";
 
-// `visit(view, options)`: two texts that are classified together have a view of their own.
+// `visit(view, options)`: a pair of texts has its own view.
 export function link(panel, found, visit) {
   const errors = found.facts.errors;
   if (!Array.isArray(errors)) return;

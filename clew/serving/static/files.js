@@ -1,4 +1,4 @@
-// Picture and sound inputs: chosen, dropped, or one of the samples. A file is sent once, and then called by the id that the server gives it.
+// Picture and sound inputs: chosen, dropped, or one of the samples. A file is sent once; afterwards the server's id stands for it.
 
 import { Overtaken, get, post } from "./ask.js";
 import { element } from "./elements.js";

@@ -15,7 +15,7 @@ import { Views } from "./views.js";
 import { walker } from "./walking.js";
 import { Writing } from "./writing.js";
 
-const PAUSE = 120; // milliseconds after a key before the model is asked
+const PAUSE = 120; // milliseconds between a key and the request
 const page = Object.fromEntries(["run", "beside", "beside-label", "theme", "views", "ask", "panels", "main"].map((id) => [id, document.getElementById(id)]));
 const themeButton = page.theme;
 let views;
@@ -138,7 +138,7 @@ function render() {
   fill();
 }
 
-// Build the panels. They stay while their purpose does, so that an old picture is shown until the next one arrives.
+// Build the panels. They are reused if possible, so that an old picture stays visible until the next one arrives.
 function layOut() {
   const off = (state.options.off || []).length > 0;
   const layout = JSON.stringify([state.view, state.run, state.beside, off]);
@@ -206,7 +206,7 @@ function writings() {
   return [state.run, state.beside].filter(Boolean).filter((name) => views.reason("write", name) === null).map((name, number) =>
     new Writing(`write-${number}`, views.runs.get(name), {
       changed: (chosen, at) => {
-        if (number) return; // the address has the first run's way
+        if (number) return; // the address holds the tokens of the first run
         state.options = { ...state.options, chosen, at: at === chosen.length ? undefined : at };
         address.write(state, { push: true });
       },
@@ -238,7 +238,7 @@ function optionsFor(name, column) {
   const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // the others belong to another view
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
   if (views.hasText(name, run.name) && options.text === views.runs.get(state.run).sample) delete options.text; // the user did not type it
-  if ("text" in options && run.media !== views.runs.get(state.run).media) options.text = run.sample; // a file is no text
+  if ("text" in options && run.media !== views.runs.get(state.run).media) options.text = run.sample; // a file is not a text
   if (name === "ablation") options.heads = state.options.off || [];
   if (options.off) options.off = column.off ? options.off.filter((head) => column.runs.every((each) => views.runs.get(each).heads.includes(head))) : [];
   if (known.includes("into")) options.into = languageOf(run, options.into);
@@ -251,9 +251,9 @@ function drawn(panel, found) {
   const { name } = shown.panels.find((each) => each.panel === panel);
   const has = (option) => asks(name, option);
   const moved = () => address.write(state, { push: false });
-  const made = walker(panel, found, { panel, state: () => state, has, set, moved, open: (options) => openView(name, options) });
-  if (!views.runs.get(state.run).media) errors.link(panel, found, openView); // a page has no files of an evaluation
-  if (made && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...made };
+  const walking = walker(panel, found, { panel, state: () => state, has, set, moved, open: (options) => openView(name, options) });
+  if (!views.runs.get(state.run).media) errors.link(panel, found, openView); // uploaded files are not those of an evaluation
+  if (walking && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...walking };
 }
 
 // Open another choice within a view; from the glance, the view itself.

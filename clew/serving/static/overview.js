@@ -1,4 +1,4 @@
-// Tables of facts about runs; side by side they have the same rows.
+// Tables of facts about runs; tables side by side have the same rows.
 
 import { element } from "./elements.js";
 

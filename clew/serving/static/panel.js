@@ -9,33 +9,33 @@ const PATIENCE = 250; // milliseconds before a message says that work is in prog
 const MOST_KEPT = 30;
 const kept = new Map();
 
-function remember(question, found) {
-  kept.set(question, found);
+function remember(question, answer) {
+  kept.set(question, answer);
   if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
 }
 
-// Pictures that stand beside each other come in one answer, drawn on one scale: `columns` has a question for each panel. With `keep` an answer
-// that took long is given again when it is asked for again.
+// Request the pictures of panels side by side; the server draws them on one scale in one answer. `columns` has the request of each panel. With
+// `keep` the answer is cached, because it takes long to compute.
 export async function show(panels, name, columns, { keep = false } = {}) {
   const [first, ...beside] = columns;
   const fields = beside.length ? { ...first, beside } : first;
   const question = JSON.stringify([name, fields]);
   const numbers = panels.map((panel) => ++panel.asked);
   const current = () => panels.filter((panel, place) => panel.asked === numbers[place]);
-  const draw = (found) => panels.forEach((panel, place) => {
+  const draw = (answer) => panels.forEach((panel, place) => {
     if (panel.asked !== numbers[place]) return;
-    const own = found.views ? found.views[place] : found;
+    const own = answer.views ? answer.views[place] : answer;
     const others = columns.filter((_, number) => number !== place);
     if (own.error) panel.refuse(own.error);
-    else panel.draw(name, others.length ? { ...columns[place], beside: others } : columns[place], { ...own, seconds: found.seconds });
+    else panel.draw(name, others.length ? { ...columns[place], beside: others } : columns[place], { ...own, seconds: answer.seconds });
   });
   if (keep && kept.has(question)) return draw(kept.get(question));
   const began = performance.now();
   const ticking = setTimeout(() => current().forEach((panel) => panel.wait(began, panel.asked, panels[0].place)), PATIENCE);
   try {
-    const found = await post(`api/look/${encodeURIComponent(name)}`, panels[0].place, fields);
-    if (keep) remember(question, found);
-    draw(found);
+    const answer = await post(`api/look/${encodeURIComponent(name)}`, panels[0].place, fields);
+    if (keep) remember(question, answer);
+    draw(answer);
   } catch (error) {
     if (error instanceof Overtaken) current().forEach((panel) => panel.state.replaceChildren());
     else current().forEach((panel) => panel.refuse(error.message));
@@ -79,17 +79,17 @@ export class Panel {
     this.state.replaceChildren("stopped");
   }
 
-  draw(name, fields, found) {
-    this.title.textContent = this.prefix ? `${this.prefix}: ${found.title}` : found.title;
-    this.about.textContent = found.about;
+  draw(name, fields, answer) {
+    this.title.textContent = this.prefix ? `${this.prefix}: ${answer.title}` : answer.title;
+    this.about.textContent = answer.about;
     this.state.replaceChildren();
     this.root.classList.remove("refused");
-    this.body.replaceChildren(picture(found.html));
+    this.body.replaceChildren(picture(answer.html));
     enliven(this.body);
-    const seconds = found.seconds < 1 ? `${Math.round(1000 * found.seconds)} ms` : `${found.seconds.toFixed(1)} s`;
+    const seconds = answer.seconds < 1 ? `${Math.round(1000 * answer.seconds)} ms` : `${answer.seconds.toFixed(1)} s`;
     const save = (format) => element("button", { type: "button", class: "link", onclick: () => this.save(name, fields, format) }, format);
     this.keep.replaceChildren(element("span", { class: "faint" }, `${seconds} \u00b7 save as `), save("svg"), " ", save("html"), " ", save("json"));
-    this.drawn(this, found);
+    this.drawn(this, answer);
   }
 
   // A slow view that was not requested yet.

@@ -5,7 +5,7 @@ import { element } from "./elements.js";
 import { fileField } from "./files.js";
 import { control } from "./form.js";
 
-// `changed(name, value, { push })` is called with every change, `ask()` where the reader wants the answer now.
+// `changed(name, value, { push })` is called with every change, `ask()` when the user wants the answer now.
 export function question(views, state, changed, ask) {
   const run = views.runs.get(state.run);
   const fields = views.fieldsOf(state.view, state.run);
@@ -19,16 +19,16 @@ export function question(views, state, changed, ask) {
   }
   if (has("into") && run.languages.length) side.push(languageField(run, state, changed));
   if (side.length) parts.push(element("div", { class: "options" }, ...side));
-  const silenced = has("off") || (state.view === "ablation" && has("heads")); // whose heads are those that are off elsewhere
+  const silenced = has("off") || (state.view === "ablation" && has("heads")); // the option that lists the heads that are off
   if (silenced?.several) parts.push(headsField(silenced.several, state, changed));
   const needless = { heads: state.view === "ablation", second: !run.pairs };
   const rest = fields.filter((field) => !SHARED.includes(field.name) && !needless[field.name]);
   if (rest.length) {
-    const made = rest.map((field) =>
+    const controls = rest.map((field) =>
       field.name === "second" // a text too
         ? lineField("second", "second text", field.description, state, changed)
-        : control(field, state.options[field.name], (value) => changed(field.name, value, { push: Boolean(field.together) }), fields, state.options)); // others are chosen by it
-    parts.push(element("div", { class: "options" }, ...made));
+        : control(field, state.options[field.name], (value) => changed(field.name, value, { push: Boolean(field.together) }), fields, state.options)); // the choices of other options depend on it
+    parts.push(element("div", { class: "options" }, ...controls));
   }
   if (!views.isQuick(state.view)) {
     parts.push(element("p", { class: "buttons" }, element("button", { type: "submit", class: "main" }, "Look"), element("span", { class: "faint" }, "this takes a while")));

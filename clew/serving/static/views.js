@@ -39,7 +39,7 @@ export class Views {
   fieldsOf(name, run) {
     if (name === "glance") return this.shared(this.glance(run), run);
     if (name === "write") return this.shared(["next"], run);
-    return this.instruments.get(name)?.own[run] || this.instruments.get(name)?.fields || []; // with what may be chosen of this run
+    return this.instruments.get(name)?.own[run] || this.instruments.get(name)?.fields || []; // with the choices that this run offers
   }
 
   shared(names, run) {
@@ -48,7 +48,7 @@ export class Views {
   }
 
   glance(run) {
-    const single = (name) => name !== "prediction" || !this.runs.get(run).pairs; // two texts have a view of their own
+    const single = (name) => name !== "prediction" || !this.runs.get(run).pairs; // a pair of texts has its own view
     const fit = GLANCE.filter((name) => this.instruments.has(name) && this.reason(name, run) === null && single(name));
     return fit.slice(0, MOST_AT_A_GLANCE);
   }

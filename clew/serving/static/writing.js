@@ -17,7 +17,7 @@ export class Writing {
     this.state = element("p", { class: "state", role: "status" });
     const button = (label, title, act) => element("button", { type: "button", title, onclick: act }, label);
     this.back = button("\u2190 back", "one token back (left)", () => this.walk(-1));
-    this.on = button("on \u2192", "on with the most probable token, or along the previous path (right)", () => this.walk(1));
+    this.on = button("on \u2192", "continue with the most probable token, or along the previous path (right)", () => this.walk(1));
     this.ten = button("ten more", "the most probable token, ten times", () => this.walk(10));
     this.chance = button("draw", "draw a token from the model's distribution over all tokens", () => this.drawOne());
     this.said = element("p", { class: "about said" });

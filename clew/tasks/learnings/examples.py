@@ -210,9 +210,8 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         examples in random order."""
         lengths = lengths_of(task, encoded)
         fitting = np.flatnonzero(lengths.max(1) <= task.longest)
-        places = (rounded_up(lengths, task.longest) if training.bucket else lengths)[
-            fitting
-        ]  # what an example takes in a batch
+        # What an example takes in a batch.
+        places = (rounded_up(lengths, task.longest) if training.bucket else lengths)[fitting]
         if not len(fitting):
             is_asked = task.longest == getattr(task.config, "longest", None)
             remedy = "raise task.longest" if is_asked else "raise model.max_length, or change model.position"

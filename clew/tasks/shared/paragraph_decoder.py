@@ -133,10 +133,11 @@ class ParagraphDecoder(nn.Module):
         + 1)."""
         rows, sentences = batch.tokens.shape[:2]
         seen = self.read(batch)
+        # Nothing before the first sentence.
         previous_targets = (
             F.pad(batch.targets, (0, 0, 1, 0)),
             F.pad(batch.real, (0, 0, 1, 0)),
-        )  # nothing before the first sentence
+        )
         previous = self.read_sentences(previous_targets[0].flatten(0, 1), previous_targets[1].flatten(0, 1)).unflatten(
             0, (rows, sentences + 1)
         )
