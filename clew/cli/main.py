@@ -148,11 +148,11 @@ def run(arguments: list[str]) -> int:
         return 0
     call = find_verb(arguments)
     if call is None:
-        from clew.core.errors import named, unknown
+        from clew.core.errors import STRICT, named, unknown
 
         if arguments[0] in OPTIONS:
             return complain(f"unknown verb {named(arguments[0])}; did you mean `clew {OPTIONS[arguments[0]]}`?")
-        return complain(str(unknown("verb", arguments[0], VERBS)))
+        return complain(str(unknown("verb", arguments[0], VERBS, STRICT)))
     rest = call.words
     parser = verb_parser(call.verb)
     options, unknown_words = parser.parse_known_intermixed_args(rest)

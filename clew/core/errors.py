@@ -66,16 +66,21 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
-def did_you_mean(name: Any, known: Iterable[str]) -> str:
+LOOSE, STRICT = 0.5, 0.75
+"""How similar a suggestion must be, from 0 to 1: STRICT for the words of a command, which are often meant differently
+if they are not typing errors."""
+
+
+def did_you_mean(name: Any, known: Iterable[str], similarity: float = LOOSE) -> str:
     """Return `; did you mean 'gru'?` if a known name is close, else `;`."""
-    near = get_close_matches(str(name)[:LONGEST_NAME], [str(k) for k in known], n=1, cutoff=0.5)
+    near = get_close_matches(str(name)[:LONGEST_NAME], [str(k) for k in known], n=1, cutoff=similarity)
     return f"; did you mean '{near[0]}'?" if near else ";"
 
 
-def unknown(kind: str, name: Any, known: Iterable[str]) -> UserError:
+def unknown(kind: str, name: Any, known: Iterable[str], similarity: float = LOOSE) -> UserError:
     """Return the error for an unknown name, with the closest and all known names."""
     known = sorted(str(k) for k in known)
-    return UserError(f"unknown {kind} {named(name)}{did_you_mean(name, known)} known: {few_of(known)}")
+    return UserError(f"unknown {kind} {named(name)}{did_you_mean(name, known, similarity)} known: {few_of(known)}")
 
 
 def few_of(names: Sequence[str], most: int = LONGEST_LIST) -> str:

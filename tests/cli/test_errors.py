@@ -26,6 +26,8 @@ def assert_refused(result: Outcome, sentence: str) -> None:
     ("arguments", "sentence"),
     [
         (["trian"], f"unknown verb 'trian'; did you mean 'train'? known: {few_of(sorted(VERBS))}"),
+        (["generat"], "unknown verb 'generat'; did you mean 'generate'? known: "),
+        (["frobnicate"], "unknown verb 'frobnicate'; known: "),
         (["search", "text-lstm"], "unknown verb 'search'; did you mean `clew train RECIPE --search 20`?"),
         (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
         (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),

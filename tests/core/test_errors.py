@@ -1,4 +1,4 @@
-from clew.core.errors import UserError, counted, did_you_mean, shown, unknown
+from clew.core.errors import STRICT, UserError, counted, did_you_mean, shown, unknown
 
 
 def test_an_unknown_name_is_told_what_is_near_and_what_is_known():
@@ -9,6 +9,7 @@ def test_an_unknown_name_is_told_what_is_near_and_what_is_known():
 
 def test_where_nothing_is_near_nothing_is_suggested():
     assert did_you_mean("zzzz", ["lstm"]) == ";"
+    assert did_you_mean("frobnicate", ["probe"], STRICT) == ";"
     assert str(unknown("cell", "zzzz", ["lstm"])) == "unknown cell 'zzzz'; known: lstm"
 
 

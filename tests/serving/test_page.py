@@ -1,4 +1,4 @@
-"""The page's routes, asked without a browser: what they say, and how they refuse."""
+"""The routes of the page without a browser: their answers and their errors."""
 
 import asyncio
 import json
@@ -30,9 +30,9 @@ def inspector(folders: dict[str, Path]) -> Inspector:
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker()
-    yield made
-    assert made.close(10.0)
+    started = Worker()
+    yield started
+    assert started.close(10.0)
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def ask(app: Any, path: str, **body: Any) -> httpx.Response:
     return asyncio.run(answer())
 
 
-def test_the_page_needs_nothing_from_elsewhere(app: Any) -> None:
+def test_the_page_loads_nothing_from_other_hosts(app: Any) -> None:
     index = ask(app, "/")
     assert index.headers["content-type"].startswith("text/html")
     assert "http://" not in index.text and "https://" not in index.text
     scripts = ["main.js", "panel.js", "view.js", "style.css", "view.css", "thread.svg"]
     for name in scripts:
-        found = ask(app, f"/static/{name}")
-        assert found.status_code == 200 and not found.headers["content-type"].startswith("text/html")
+        response = ask(app, f"/static/{name}")
+        assert response.status_code == 200 and not response.headers["content-type"].startswith("text/html")
     assert 'from "http' not in "".join(ask(app, f"/static/{name}").text for name in scripts)
 
 
@@ -63,20 +63,20 @@ def test_the_page_needs_nothing_from_elsewhere(app: Any) -> None:
     "path",
     ["/static/nothing.js", "/static/../page.py", "/static/%2e%2e%2fpage.py", "/nothing", "/api/nothing", "/static/"],
 )
-def test_nothing_but_the_pages_own_files_can_be_had(app: Any, path: str) -> None:
-    found = ask(app, path)
-    assert found.status_code == 404 and set(found.json()) == {"error"}
+def test_only_files_of_the_page_are_served(app: Any, path: str) -> None:
+    response = ask(app, path)
+    assert response.status_code == 404 and set(response.json()) == {"error"}
 
 
-def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) -> None:
-    found = ask(app, "/api/runs").json()
-    runs = {run["name"]: run for run in found["runs"]}
+def test_runs_are_described_with_the_instruments_that_fit(app: Any, inspector: Inspector) -> None:
+    description = ask(app, "/api/runs").json()
+    runs = {run["name"]: run for run in description["runs"]}
     assert list(runs) == ["lstm", "gpt", "attentive", "transformer", "heads", "bytes"]
     assert runs["gpt"]["heads"] == ["1.1", "1.2", "2.1", "2.2"] and runs["lstm"]["heads"] == []
     assert runs["attentive"]["use"] == "translate" and runs["attentive"]["writes"] and runs["attentive"]["targets"]
     assert runs["heads"]["labels"] and not runs["heads"]["writes"] and runs["lstm"]["text"] == "text"
     assert runs["lstm"]["parameters"] == sum(p.numel() for p in inspector.runs["lstm"].task.parameters())
-    instruments = {each["name"]: each for each in found["instruments"]}
+    instruments = {each["name"]: each for each in description["instruments"]}
     assert list(instruments) == list(INSTRUMENTS)
     assert (
         "no attention" in instruments["attention"]["reasons"]["lstm"]
@@ -86,13 +86,13 @@ def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) 
     assert instruments["gradients"]["own_text"] == ["lstm", "gpt", "bytes"] and instruments["next"]["own_text"] == []
 
 
-def test_what_a_run_offers_is_described_so_that_no_script_asks_for_its_task(odd_folders: dict[str, Path]) -> None:
+def test_the_description_of_a_run_lists_what_it_offers(odd_folders: dict[str, Path]) -> None:
     runs = {
         run["name"]: run
         for run in Inspector([load_run(folder, device="cpu") for folder in odd_folders.values()]).describe()["runs"]
     }
-    asked = ("use", "writes", "targets", "labels", "pairs", "text")
-    assert {name: tuple(run[field] for field in asked) for name, run in runs.items()} == {
+    fields = ("use", "writes", "targets", "labels", "pairs", "text")
+    assert {name: tuple(run[field] for field in fields) for name, run in runs.items()} == {
         "languages": ("translate", True, True, False, False, "source"),
         "pruned": ("generate", True, False, False, False, "text"),
         "pairs": ("classify", False, False, True, True, "text"),
@@ -107,7 +107,7 @@ def test_what_a_run_offers_is_described_so_that_no_script_asks_for_its_task(odd_
     assert runs["answerer"]["offers"] == ["reads", "vectors"]
 
 
-def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folders: dict[str, Path]) -> None:
+def test_a_parser_can_be_stepped_through_and_proposes_only_valid_trees(odd_folders: dict[str, Path]) -> None:
     inspector = Inspector([load_run(odd_folders["parser"], device="cpu")])
     first = inspector.step(StepRequest(runs=("parser",), text="the thread was small"))
     likely = [
@@ -123,10 +123,10 @@ def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folder
         )
 
 
-def test_a_look_gives_the_picture_and_its_facts(app: Any) -> None:
-    found = ask(app, "/api/look/tokens", runs=["lstm"], options={"text": "the ball"}).json()
-    assert found["title"] and found["html"].startswith("<section") and found["seconds"] < 10
-    assert "<script" not in found["html"]
+def test_look_returns_a_picture_and_its_facts(app: Any) -> None:
+    view = ask(app, "/api/look/tokens", runs=["lstm"], options={"text": "the ball"}).json()
+    assert view["title"] and view["html"].startswith("<section") and view["seconds"] < 10
+    assert "<script" not in view["html"]
 
 
 def test_two_pictures_share_no_ids(app: Any) -> None:
@@ -157,23 +157,23 @@ def test_two_pictures_share_no_ids(app: Any) -> None:
         ("/api/step", {"runs": ["attentive"], "text": " "}, "there is no text"),
     ],
 )
-def test_a_mistake_is_one_sentence(app: Any, path: str, body: dict[str, Any], sentence: str) -> None:
-    found = ask(app, path, **body)
-    assert found.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
-    assert sentence in found.json()["error"] and "\n" not in found.json()["error"]
+def test_mistakes_are_reported_in_one_sentence(app: Any, path: str, body: dict[str, Any], sentence: str) -> None:
+    response = ask(app, path, **body)
+    assert response.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert sentence in response.json()["error"] and "\n" not in response.json()["error"]
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"[" * 100_000, b'"text"', b"\xff\xfe", b"NaN"])
-def test_what_is_no_object_is_refused(app: Any, content: bytes) -> None:
+def test_a_body_that_is_not_an_object_is_rejected(app: Any, content: bytes) -> None:
     async def answer() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as browser:
             return await browser.post("/api/step", content=content)
 
-    found = asyncio.run(answer())
-    assert found.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and len(found.json()["error"]) < 200
+    response = asyncio.run(answer())
+    assert response.status_code == HTTPStatus.UNPROCESSABLE_ENTITY and len(response.json()["error"]) < 200
 
 
-def test_a_view_is_saved_as_a_file_of_its_own(app: Any) -> None:
+def test_a_view_is_saved_as_a_standalone_file(app: Any) -> None:
     body = {"runs": ["lstm"], "options": {"text": "the ball"}}
     assert ask(app, "/api/save/next", **body, format="svg").text.startswith("<svg")
     page = ask(app, "/api/save/next", **body, format="html")
@@ -181,14 +181,14 @@ def test_a_view_is_saved_as_a_file_of_its_own(app: Any) -> None:
     assert json.loads(ask(app, "/api/save/next", **body, format="json").text)["title"]
 
 
-def test_a_newer_request_of_a_tabs_view_takes_the_place_of_the_older(app: Any, worker: Worker) -> None:
-    free = threading.Event()
-    worker.submit(lambda: free.wait(10))
+def test_a_newer_request_for_a_view_supersedes_the_older(app: Any, worker: Worker) -> None:
+    released = threading.Event()
+    worker.submit(lambda: released.wait(10))
     body = {"runs": ["lstm"], "client": "tab", "place": "next-0"}
 
     async def both() -> list[httpx.Response]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as browser:
-            asked = [
+            requests = [
                 asyncio.ensure_future(browser.post("/api/look/tokens", json={**body, **more}))
                 for more in (
                     {"options": {"text": "old"}},
@@ -198,9 +198,9 @@ def test_a_newer_request_of_a_tabs_view_takes_the_place_of_the_older(app: Any, w
             ]
             while len(worker.waiting) < 2:
                 await asyncio.sleep(0.001)
-            await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-            free.set()
-            return list(await asyncio.gather(*asked))
+            await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+            released.set()
+            return list(await asyncio.gather(*requests))
 
     old, other, new = asyncio.run(both())
     assert old.status_code == HTTPStatus.CONFLICT and old.json()["superseded"]
@@ -210,24 +210,24 @@ def test_a_newer_request_of_a_tabs_view_takes_the_place_of_the_older(app: Any, w
 def test_fifty_quick_requests_of_two_tabs_neither_stall_nor_mix(app: Any, inspector: Inspector) -> None:
     texts = {tab: [f"{tab} the ball {'x' * number}" for number in range(25)] for tab in ("a", "b")}
 
-    async def everything() -> dict[str, list[httpx.Response]]:
+    async def ask_everything() -> dict[str, list[httpx.Response]]:
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=60
         ) as browser:
-            asked = {
+            requests = {
                 tab: [
                     browser.post(
                         "/api/look/surprisal",
                         json={"runs": ["lstm"], "client": tab, "place": f"v{number % 3}", "options": {"text": text}},
                     )
-                    for number, text in enumerate(some)
+                    for number, text in enumerate(tab_texts)
                 ]
-                for tab, some in texts.items()
+                for tab, tab_texts in texts.items()
             }
-            return {tab: list(await asyncio.gather(*each)) for tab, each in asked.items()}
+            return {tab: list(await asyncio.gather(*each)) for tab, each in requests.items()}
 
-    found = asyncio.run(everything())
-    for tab, answers in found.items():
+    answers_by_tab = asyncio.run(ask_everything())
+    for tab, answers in answers_by_tab.items():
         good = [
             (text, answer.json()) for text, answer in zip(texts[tab], answers, strict=True) if answer.status_code == 200
         ]
@@ -237,9 +237,9 @@ def test_fifty_quick_requests_of_two_tabs_neither_stall_nor_mix(app: Any, inspec
             assert "".join(answer["facts"]["tokens"]) == text
 
 
-def test_what_nobody_waits_for_any_more_is_ended(app: Any, worker: Worker) -> None:
-    free = threading.Event()
-    blocking = worker.submit(lambda: free.wait(10))
+def test_a_disconnected_request_is_dropped(app: Any, worker: Worker) -> None:
+    released = threading.Event()
+    blocking = worker.submit(lambda: released.wait(10))
     while worker.running is not blocking:
         pass
     body = json.dumps({"runs": ["lstm"], "options": {"text": "the ball"}}).encode()
@@ -262,16 +262,16 @@ def test_what_nobody_waits_for_any_more_is_ended(app: Any, worker: Worker) -> No
 
     asyncio.run(app(scope, receive, send))
     assert not worker.waiting
-    free.set()
+    released.set()
     assert sent[0]["status"] == HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class Nothing(Section):
-    """No options."""
+    """A section without options."""
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_a_fault_is_one_line_and_its_traceback_is_logged_for_debugging_alone(
+def test_a_bug_is_reported_in_one_line_and_logged_only_with_debug(
     inspector: Inspector, worker: Worker, debug: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(runs: Any, options: Any) -> View:
@@ -279,23 +279,25 @@ def test_a_fault_is_one_line_and_its_traceback_is_logged_for_debugging_alone(
 
     monkeypatch.setitem(INSTRUMENTS, "broken", Instrument("fails", Nothing, fail))
     with caplog.at_level(logging.ERROR):
-        found = ask(page_app(inspector, worker, debug=debug), "/api/look/broken", runs=["lstm"])
-    assert found.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
-    assert found.json()["error"].startswith("this is a bug in clew: KeyError") and "\n" not in found.json()["error"]
+        response = ask(page_app(inspector, worker, debug=debug), "/api/look/broken", runs=["lstm"])
+    assert response.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
+    assert (
+        response.json()["error"].startswith("this is a bug in clew: KeyError") and "\n" not in response.json()["error"]
+    )
     assert ("Traceback" in caplog.text) is debug
 
 
-def test_numbers_that_are_none_are_null(inspector: Inspector, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_non_finite_numbers_become_null(inspector: Inspector, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     view = View(
         "odd", [Note("a < b & \ud800")], facts={"a": float("nan"), "b": [float("inf"), 1.5], "long": [0.0] * 5000}
     )
     monkeypatch.setitem(INSTRUMENTS, "odd", Instrument("odd", Nothing, lambda subjects, options: view))
-    found = ask(page_app(inspector, worker), "/api/look/odd", runs=["lstm"])
-    assert found.json()["facts"] == {"a": None, "b": [None, 1.5]}
-    assert "a &lt; b &amp;" in found.json()["html"]
+    response = ask(page_app(inspector, worker), "/api/look/odd", runs=["lstm"])
+    assert response.json()["facts"] == {"a": None, "b": [None, 1.5]}
+    assert "a &lt; b &amp;" in response.json()["html"]
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(folders: dict[str, Path], inspector: Inspector) -> None:
+def test_runs_with_the_same_name_are_named_by_their_folders(folders: dict[str, Path], inspector: Inspector) -> None:
     lstm = inspector.runs["lstm"]
     other = type(lstm)(Path("elsewhere/lstm"), lstm.config, lstm.vocabularies, lstm.task)
     assert list(Inspector([lstm, other]).runs) == [str(folders["lstm"]), "elsewhere/lstm"]

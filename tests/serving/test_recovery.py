@@ -41,7 +41,9 @@ def ask_all(app: Any, requests: list[tuple[str, Any]]) -> list[httpx.Response]:
 
     async def everyone() -> list[httpx.Response]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
-            return [await (client.get(path) if body is None else client.post(path, json=body)) for path, body in requests]
+            return [
+                await (client.get(path) if body is None else client.post(path, json=body)) for path, body in requests
+            ]
 
     return asyncio.run(everyone())
 
@@ -182,9 +184,7 @@ def test_health_fails_without_a_worker_until_the_next_job_starts_one(
     assert other.close(10.0)
 
 
-def test_health_fails_while_overdue_work_blocks_the_worker(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_health_fails_while_overdue_work_blocks_the_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "STUCK", 0.05)
     released = threading.Event()
     job = worker.submit(released.wait, seconds=0.05)

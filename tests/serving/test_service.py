@@ -40,7 +40,9 @@ def ask_all(app: Any, requests: Sequence[tuple[str, Any]], **headers: str) -> li
 
     async def everyone() -> list[httpx.Response]:
         async with client_of(app) as client:
-            return list(await asyncio.gather(*(post(client, path, body, {**JSON, **headers}) for path, body in requests)))
+            return list(
+                await asyncio.gather(*(post(client, path, body, {**JSON, **headers}) for path, body in requests))
+            )
 
     return asyncio.run(everyone())
 
@@ -80,7 +82,9 @@ def equal(actual: Any, expected: Any) -> bool:
     if isinstance(expected, (list, tuple)):
         return isinstance(actual, list) and len(actual) == len(expected) and all(map(equal, actual, expected))
     return (
-        math.isclose(actual, expected, rel_tol=1e-4, abs_tol=1e-6) if isinstance(expected, float) else actual == expected
+        math.isclose(actual, expected, rel_tol=1e-4, abs_tol=1e-6)
+        if isinstance(expected, float)
+        else actual == expected
     )
 
 
@@ -127,7 +131,9 @@ REQUESTS: list[tuple[str, str, list[dict[str, Any]], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "verb", "bodies", "options"), REQUESTS, ids=[f"{name} {verb} {options}" for name, verb, _, options in REQUESTS]
+    ("name", "verb", "bodies", "options"),
+    REQUESTS,
+    ids=[f"{name} {verb} {options}" for name, verb, _, options in REQUESTS],
 )
 def test_simultaneous_requests_are_answered_like_single_ones(
     make: Make,

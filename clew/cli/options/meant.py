@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from clew.cli.verbs import NAMED_TWICE, subverbs
+from clew.core.errors import STRICT
 
 
 def suggest_option(parser: argparse.ArgumentParser, unknown: Sequence[str], words: Sequence[str]) -> str:
@@ -13,7 +14,7 @@ def suggest_option(parser: argparse.ArgumentParser, unknown: Sequence[str], word
     --out?` for `--output`, and otherwise an empty string."""
     option = next((word for word in unknown if word.startswith("--")), "")
     name, equals, value = option.lstrip("-").partition("=")
-    if near := get_close_matches(f"--{name}", parser._option_string_actions, n=1, cutoff=0.75):
+    if near := get_close_matches(f"--{name}", parser._option_string_actions, n=1, cutoff=STRICT):
         return f"; did you mean {near[0]}?"
     if not any(action.dest == "settings" for action in parser._actions) or (field := find_setting(name)) is None:
         return ""
@@ -32,7 +33,7 @@ def suggest_verb(verb: str, words: Sequence[str]) -> str:
         name.partition(" ")[2]: name
         for name in [*subverbs(verb), *(name for name, own in NAMED_TWICE.items() if own == verb)]
     }
-    near = get_close_matches(words[0], seconds, n=1, cutoff=0.75)
+    near = get_close_matches(words[0], seconds, n=1, cutoff=STRICT)
     return f"; did you mean `clew {seconds[near[0]]}`?" if near else ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.core.errors import UserError, did_you_mean, few_of, named, shortened, shown
+from clew.core.errors import STRICT, UserError, did_you_mean, few_of, named, shortened, shown
 from clew.runs.config import Config, every_field, meant_by
 from clew.runs.settings.values import check_depth, parse_assignment
 
@@ -49,7 +49,7 @@ def keyword_path(keyword: str, arguments: Sequence[str] = ()) -> tuple[str, ...]
     path = tuple(keyword.split("__"))
     if path[0] in SECTIONS and all(path):
         return path
-    if near := get_close_matches(keyword, arguments, 1, cutoff=0.75):
+    if near := get_close_matches(keyword, arguments, 1, cutoff=STRICT):
         raise UserError(f"unknown keyword {named(keyword)}; did you mean {near[0]}? a setting is section__field=value")
     field = meant_by(keyword) or meant_by(path[-1])
     fields = [field] if field else sorted(name for name in every_field() if name.rpartition(".")[2] == path[-1])[:3]
