@@ -1,4 +1,4 @@
-"""A clock that sides move by as much as each of their calls is to take."""
+"""A fake clock that each call of a side advances by a given number of seconds."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,18 +17,18 @@ class Clock:
         return self.now
 
     def side(self, name: str, seconds: Sequence[float]) -> Callable[[], None]:
-        """A call that takes the first of these seconds, then the second, and the last from then on."""
-        left = list(seconds)
+        """A call that takes these seconds in turn, and the last of them from then on."""
+        remaining = list(seconds)
 
         def call() -> None:
             self.called.append(name)
-            self.now += left.pop(0) if len(left) > 1 else left[0]
+            self.now += remaining.pop(0) if len(remaining) > 1 else remaining[0]
 
         return call
 
 
 def fake_workload(clock: Clock, name: str = "fake", cost: Cost | None = None, **seconds: Sequence[float]) -> Workload:
-    """Sides by name and what their calls take, one for the warm-up."""
+    """A workload with these sides and the seconds of their calls; the first call is the warm-up."""
 
     def build(setting: Setting) -> Work:
         sides = [Side(side, lambda side=side, each=each: clock.side(side, each)) for side, each in seconds.items()]  # type: ignore[misc]

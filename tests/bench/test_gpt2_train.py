@@ -10,8 +10,8 @@ from tests.bench.fakes import fake_roofline
 
 
 @pytest.mark.slow
-def test_every_way_to_train_gpt2_runs(monkeypatch):
-    """In its small form on the CPU, without inductor, which takes minutes there."""
+def test_every_side_of_gpt2_training_runs(monkeypatch):
+    """The quick form on the CPU, without inductor, which takes minutes."""
     torch._dynamo.reset()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     result = measure_workload(GPT2_TRAIN, Setting(torch.device("cpu"), quick=True), roofline=fake_roofline)

@@ -24,7 +24,7 @@ def test_a_workload_is_warmed_up_and_measured() -> None:
     assert result.floor is None and result.share("clew") is None and result.notes == []
 
 
-def test_the_floor_is_the_longer_of_products_and_memory() -> None:
+def test_the_floor_is_the_maximum_of_compute_and_memory_time() -> None:
     clock = Clock()
     for cost, floor in ((Cost(flops=2000.0, bytes=5.0), 2.0), (Cost(flops=1000.0, bytes=40.0), 4.0)):
         result = measure_workload(fake_workload(clock, cost=cost, clew=[8.0]), CPU, roofline=fake_roofline, clock=clock)
@@ -32,28 +32,30 @@ def test_the_floor_is_the_longer_of_products_and_memory() -> None:
         assert result.ratios == {}
 
 
-def test_costs_are_counted_by_hand() -> None:
-    assert training_cost(weights=10, tokens=3) == Cost(2 * 3 * 10 * 3)  # multiply and add, forwards and twice backwards
+def test_costs_match_counts_by_hand() -> None:
+    assert training_cost(weights=10, tokens=3) == Cost(
+        2 * 3 * 10 * 3
+    )  # multiply and add, once forwards and twice backwards
     assert decoding_cost(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(
         2 * 10 * 2 * 3, 10 * 3 * 2
-    )  # weights are read once a step
+    )  # weights are read once per step
     assert decoding_cost(weights=0, rows=2, steps=3, dtype=torch.float32, cached=5) == Cost(
         2 * 5 * 2 * 3, 5 * 2 * 3 * 4
-    )  # caches once a row
+    )  # caches are read once per row
 
 
-def test_a_peer_whose_package_is_missing_or_fails_is_left_out_with_a_note() -> None:
+def test_a_missing_or_failing_peer_is_skipped_with_a_note() -> None:
     clock = Clock()
 
-    def broken() -> Call:
+    def fail() -> Call:
         raise AttributeError("no\nsuch thing")
 
     def build(setting: Setting) -> Work:
         return Work(
             [
                 Side("clew", lambda: clock.side("clew", [1.0])),
-                Side("a", broken, "no_such_package"),
-                Side("b", broken, "torch"),
+                Side("a", fail, "no_such_package"),
+                Side("b", fail, "torch"),
             ],
             "",
             1,
@@ -67,7 +69,7 @@ def test_a_peer_whose_package_is_missing_or_fails_is_left_out_with_a_note() -> N
     ]
 
 
-def test_a_side_of_ours_that_fails_is_no_note() -> None:
+def test_a_failure_of_clew_is_raised() -> None:
     def build(setting: Setting) -> Work:
         return Work([Side("clew", lambda: pytest.fail("built"))], "", 1)
 
@@ -75,29 +77,29 @@ def test_a_side_of_ours_that_fails_is_no_note() -> None:
         measure_workload(replace(fake_workload(Clock()), build=build), CPU)
 
 
-def test_the_quick_form_has_one_thread_and_gives_the_others_back() -> None:
-    before, seen = torch.get_num_threads(), []
+def test_the_quick_form_uses_one_thread_and_restores_the_number() -> None:
+    before, thread_counts = torch.get_num_threads(), []
     clock = Clock()
 
     def build(setting: Setting) -> Work:
-        seen.append(torch.get_num_threads())
+        thread_counts.append(torch.get_num_threads())
         return Work([Side("clew", lambda: clock.side("clew", [1.0]))], "", 1)
 
     quick = replace(CPU, quick=True)
     measure_workload(replace(fake_workload(clock), build=build), quick, clock=clock)
-    assert seen == [1] == [threads(quick)] and torch.get_num_threads() == before == threads(CPU)
+    assert thread_counts == [1] == [threads(quick)] and torch.get_num_threads() == before == threads(CPU)
     assert clock_of(CPU) is not clock_of(quick)
 
 
-def test_sizes_are_those_of_the_setting() -> None:
+def test_sizes_depend_on_the_setting() -> None:
     gpu = Setting(torch.device("cuda"))
     assert [each.sizes(1, cpu=2, quick=3) for each in (gpu, CPU, replace(CPU, quick=True))] == [1, 2, 3]
     assert CPU.sizes(1, quick=3) == 1
     assert [gpu.form, CPU.form, replace(gpu, quick=True).form] == ["cuda", "cpu", "cuda-quick"]
 
 
-def test_this_machine_has_a_roofline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_roofline_of_this_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.bench.roofline.PRODUCT", {"cpu": 64})
     monkeypatch.setattr("clew.bench.roofline.COPIED", {"cpu": 4096})
-    found = measure_roofline(torch.device("cpu"), torch.float32)
-    assert isinstance(found, Roofline) and found.floor(Cost(found.flops, 2 * found.bandwidth)) == 2.0
+    roofline = measure_roofline(torch.device("cpu"), torch.float32)
+    assert isinstance(roofline, Roofline) and roofline.floor(Cost(roofline.flops, 2 * roofline.bandwidth)) == 2.0

@@ -1,4 +1,4 @@
-"""Peers do the work that they are timed for."""
+"""Peers do the work for which they are timed."""
 
 import copy
 import logging
@@ -18,16 +18,16 @@ QUICK = Setting(torch.device("cpu"), quick=True)
 SIZES = {"vocabulary": 30, "dim": 16, "num_layers": 2, "num_heads": 2, "hidden_dim": 40, "max_length": 32}
 
 
-def test_the_fixed_cache_writes_what_the_growing_one_writes() -> None:
+def test_a_fixed_cache_generates_the_same_as_a_growing_one() -> None:
     torch.manual_seed(1)
     model = SMALL.minimal(torch.device("cpu")).eval()
     captured = CapturedGPT(copy.deepcopy(model), batch=3, capacity=24)
-    for length in (16, 5):  # what a call before left in the cache does not show
+    for length in (16, 5):  # the cache content of an earlier call has no effect
         prompt = torch.randint(SMALL.vocabulary, (3, length))
         assert captured.greedy(prompt, 8).tolist() == model.greedy(prompt, 8).tolist()
 
 
-def test_the_minimal_gpt_has_the_weights_that_ours_has() -> None:
+def test_the_minimal_gpt_has_the_same_number_of_weights() -> None:
     device = torch.device("cpu")
     matrices = [
         sum(p.numel() for p in model.parameters() if p.dim() == 2)
@@ -37,27 +37,27 @@ def test_the_minimal_gpt_has_the_weights_that_ours_has() -> None:
 
 
 @pytest.mark.parametrize("sizes", [llama_decode.QUICK, mixed_decode.QUICK])
-def test_the_weights_that_a_step_reads_are_all_matrices_but_the_embedding(
+def test_a_step_reads_all_matrices_but_the_embedding(
     sizes: llama_decode.LlamaSizes | mixed_decode.MixedSizes,
 ) -> None:
     matrices = sum(p.numel() for p in sizes.ours(torch.device("cpu"), torch.float32).parameters() if p.dim() == 2)
     assert matrices == sizes.weights + sizes.vocabulary * sizes.dim
 
 
-def test_a_step_that_is_not_captured_runs_eagerly_and_writes_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_eager_step_generates_the_same_tokens(caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(1)
     task = mixed_decode.QUICK.ours(torch.device("cpu"), torch.float64).eval()
     prompt = torch.randint(mixed_decode.QUICK.vocabulary, (3, 5))
     with caplog.at_level(logging.DEBUG, "clew.decoding"):
-        kept = decode_greedily(task, prompt, 8)()
+        captured = decode_greedily(task, prompt, 8)()
         assert not caplog.messages
         eager = decode_eagerly(task, prompt, 8)()
     assert caplog.messages == ["decoding runs eagerly: a part of the step does not say what it depends on"]
-    assert eager.tokens.tolist() == kept.tokens.tolist()
+    assert eager.tokens.tolist() == captured.tokens.tolist()
 
 
 @pytest.mark.slow
-def test_transformers_write_as_much_as_is_asked_for() -> None:
+def test_transformers_generate_the_requested_length() -> None:
     pytest.importorskip("transformers")
     prompt = torch.randint(1, 30, (2, 7))
     assert gpt2_generate(SIZES, prompt, 9, torch.float32)().shape == (2, 7 + 9)
@@ -69,9 +69,9 @@ def test_transformers_write_as_much_as_is_asked_for() -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 @pytest.mark.parametrize(
     "name", [name for name in WORKLOADS if not name.endswith("-256")]
-)  # that is batch 32 with more rows
+)  # same as batch 32 with more rows
 def test_every_side_of_every_workload_runs_in_its_quick_form(name: str) -> None:
-    """Those of CUDA too, uncompiled and without a graph."""
+    """Sides for CUDA run too, without compilation and without a CUDA graph."""
     if "transformers" in WORKLOADS[name].peers:
         pytest.importorskip("transformers")
     with torch.compiler.set_stance("force_eager"):
@@ -80,6 +80,6 @@ def test_every_side_of_every_workload_runs_in_its_quick_form(name: str) -> None:
         assert work.tokens > 0 and work.cost is not None and work.cost.flops > 0
         for side in work.sides:
             if side.needs and find_spec(side.needs) is None:
-                continue  # a peer that is left out with a note
+                continue  # such a peer is skipped with a note
             call = side.make()
             call(), call()

@@ -5,7 +5,7 @@ from clew.bench.profiling import profile_call
 CPU = torch.device("cpu")
 
 
-def test_the_longest_operator_is_first_and_runs_are_those_of_one_call():
+def test_kernels_are_sorted_by_time_with_runs_per_call():
     x, small = torch.randn(300, 300), torch.randn(2)
 
     def call():
@@ -19,7 +19,9 @@ def test_the_longest_operator_is_first_and_runs_are_those_of_one_call():
     assert [each.seconds for each in [first, *rest]] == sorted((each.seconds for each in [first, *rest]), reverse=True)
 
 
-def test_what_is_left_out_is_added_up():
+def test_omitted_kernels_are_summed():
     x = torch.randn(300, 300)
-    spent = profile_call(lambda: (x @ x).exp().sum(), CPU, lambda: None, most=1)
-    assert [each.kernel for each in spent] == ["aten::mm", "others"] and spent[1].runs >= 2 and spent[1].seconds > 0
+    kernels = profile_call(lambda: (x @ x).exp().sum(), CPU, lambda: None, most=1)
+    assert (
+        [each.kernel for each in kernels] == ["aten::mm", "others"] and kernels[1].runs >= 2 and kernels[1].seconds > 0
+    )

@@ -32,7 +32,7 @@ def test_a_ratio_far_above_the_recorded_one_is_a_regression() -> None:
         " regression"
     )
     assert regressions(result(1.75), recorded) == []
-    assert regressions(result(9.0, "another"), recorded) == []  # nothing is recorded of it
+    assert regressions(result(9.0, "another"), recorded) == []  # it has no recorded ratio
     assert regressions(result(9.0), Recorded(1.5, {"fake": {"another peer": 1.0}})) == []
 
 
@@ -42,7 +42,7 @@ def test_the_better_of_two_measurements_counts() -> None:
     assert better(result(1.4), result(3.0), recorded) == result(1.4)
 
 
-def test_what_is_recorded_is_read_again_beside_what_was_there(tmp_path: Path) -> None:
+def test_recording_keeps_earlier_ratios(tmp_path: Path) -> None:
     path = tmp_path / "ratios.json"
     write_recorded(path, [result(1.25), result(2.0, form="cuda")])
     write_recorded(path, [result(0.5, "another")])
@@ -53,13 +53,13 @@ def test_what_is_recorded_is_read_again_beside_what_was_there(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"cpu": 3}', '{"cpu": {"ratios": {"a": {"b": "c"}}}}', '{"cpu": {"ratios": {"a": {"b": 0}}}}']
 )
-def test_a_file_that_has_no_ratios_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_without_ratios_is_rejected(tmp_path: Path, text: str) -> None:
     (path := tmp_path / "ratios.json").write_text(text)
     with pytest.raises(UserError, match="is not a file of recorded ratios; `clew bench --record FILE` writes one"):
         read_file(path)
 
 
-def test_a_form_that_is_not_recorded_is_told(tmp_path: Path) -> None:
+def test_a_form_without_ratios_is_rejected(tmp_path: Path) -> None:
     (path := tmp_path / "ratios.json").write_text(json.dumps({"cpu": {"ratios": {}}}))
     with pytest.raises(
         UserError,

@@ -1,4 +1,4 @@
-"""Peers that only run models write what the models say that they were given."""
+"""Inference runtimes generate the same as the models that were exported to them."""
 
 import pytest
 import torch
@@ -26,54 +26,54 @@ PROMPT = torch.arange(400, 407)[None]
 name = pytest.mark.parametrize("name", MODELS)
 
 
-def published(name: str):
+def published_model(name: str):
     torch.manual_seed(3)
     model = MODELS[name](SIZES)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 2:
-                parameter.mul_(4)  # or every token is about as probable as any other
+                parameter.mul_(4)  # otherwise all tokens have about the same probability
     return model, generate_published(model, PROMPT, NEW, torch.float32)()[0, PROMPT.shape[1] :].tolist()
 
 
 @pytest.mark.slow
 @name
-def test_ctranslate2_writes_what_transformers_does(name):
+def test_ctranslate2_generates_like_transformers(name):
     pytest.importorskip("ctranslate2")
-    model, expected = published(name)
+    model, expected = published_model(name)
     assert ctranslate2_generator(model, PROMPT, NEW, "float32")() == [expected]
     assert len(ctranslate2_generator(model, PROMPT, NEW, "int8")()[0]) == NEW
 
 
 @pytest.mark.slow
 @name
-def test_llama_cpp_writes_what_transformers_does(name):
+def test_llama_cpp_generates_like_transformers(name):
     pytest.importorskip("xllamacpp")
     pytest.importorskip("gguf")
-    model, expected = published(name)
+    model, expected = published_model(name)
     words = "".join(str(token - BYTES - 3) for token in expected if token >= BYTES + 3)
     assert words
-    written = llama_cpp(model, PROMPT, NEW, "float32")()
-    assert "".join(letter for letter in written if letter.isdigit()) == words
+    text = llama_cpp(model, PROMPT, NEW, "float32")()
+    assert "".join(letter for letter in text if letter.isdigit()) == words
     assert llama_cpp(model, PROMPT, NEW, "int8")()
 
 
 @pytest.mark.slow
-def test_ctranslate2_translates_as_transformers_does():
+def test_ctranslate2_translates_like_transformers():
     pytest.importorskip("ctranslate2")
     torch.manual_seed(3)
     model = marian_model(SIZES)
     expected = generation(model, PROMPT, max_new_tokens=NEW, num_beams=5, decoder_start_token_id=VOCABULARY - 1)()
-    written = ctranslate2_translator(model, PROMPT, NEW, 5, "float32")()
-    assert [int(word) + 2 for word in written[0]] == expected[0, 1:].tolist()
+    text = ctranslate2_translator(model, PROMPT, NEW, 5, "float32")()
+    assert [int(word) + 2 for word in text[0]] == expected[0, 1:].tolist()
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # a folder that its quantisation leaves to the collector
+)  # its quantisation leaves a temporary folder to the garbage collector
 @pytest.mark.parametrize("sizes", [SMALL_GPT, SMALL_LLAMA])
-def test_onnx_runtime_writes_what_our_model_does(sizes):
+def test_onnx_runtime_generates_like_clew(sizes):
     pytest.importorskip("onnxruntime")
     torch.manual_seed(3)
     task = sizes.ours(CPU, torch.float32).eval()
@@ -83,15 +83,15 @@ def test_onnx_runtime_writes_what_our_model_does(sizes):
 
 
 @pytest.mark.slow
-def test_onnx_runtime_searches_as_our_model_does():
+def test_onnx_runtime_searches_like_clew():
     pytest.importorskip("onnxruntime")
     torch.manual_seed(3)
     task = base_transformer({"vocabulary": 500, "dim": 64, "num_layers": 2, "num_heads": 2})
     source = torch.arange(4, 18).view(2, 7)
     expected = run_beam(task, source, None, NEW)()
-    found = onnx_beam(task, source, NEW, 5, "float32")()
-    assert found.tokens.tolist() == expected.tokens.tolist()
-    torch.testing.assert_close(found.log_probs, expected.log_probs, rtol=1e-4, atol=1e-4)
+    actual = onnx_beam(task, source, NEW, 5, "float32")()
+    assert actual.tokens.tolist() == expected.tokens.tolist()
+    torch.testing.assert_close(actual.log_probs, expected.log_probs, rtol=1e-4, atol=1e-4)
 
 
 def test_a_peer_that_stops_early_is_not_timed():
@@ -100,7 +100,7 @@ def test_a_peer_that_stops_early_is_not_timed():
         check_lengths([[1, 2], [3]], 2)
 
 
-def test_every_workload_beside_runtimes_has_our_side_in_its_precision():
+def test_workloads_with_runtimes_run_clew_in_the_same_precision():
     names = [each for each in WORKLOADS if "-runtimes" in each]
     assert len(names) == 8
     for each in names:

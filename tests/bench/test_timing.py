@@ -12,12 +12,12 @@ def test_medians_quartiles_and_spread_are_those_of_the_rounds() -> None:
     assert Timing((4.0,)).quartiles == (4.0, 4.0) and Timing((4.0,)).spread == 0.0
 
 
-def test_a_ratio_is_of_medians_and_its_quartiles_of_rounds() -> None:
-    found = ratio(Timing((2.0, 4.0, 6.0)), Timing((1.0, 4.0, 2.0)))
-    assert (found.value, found.low, found.high) == (4.0 / 2.0, 1.5, 2.5)  # rounds: 2, 1, 3
+def test_a_ratio_compares_medians_and_its_quartiles_rounds() -> None:
+    measured = ratio(Timing((2.0, 4.0, 6.0)), Timing((1.0, 4.0, 2.0)))
+    assert (measured.value, measured.low, measured.high) == (4.0 / 2.0, 1.5, 2.5)  # ratios of the rounds: 2, 1, 3
 
 
-def test_sides_take_turns_and_the_first_changes() -> None:
+def test_sides_alternate_and_the_first_one_rotates() -> None:
     clock = Clock()
     calls = {name: clock.side(name, [1.0]) for name in "abc"}
     interleave(calls, rounds=3, clock=clock)
@@ -42,7 +42,7 @@ def test_a_call_is_timed_until_the_device_is_done() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 3), (7.0, 4), (1e9, MOST_ROUNDS)])
-def test_rounds_go_on_until_the_time_is_over(seconds: float, rounds: int) -> None:
+def test_rounds_continue_until_the_time_is_over(seconds: float, rounds: int) -> None:
     clock = Clock()
     times = interleave({"a": clock.side("a", [2.0])}, rounds=3, seconds=seconds, clock=clock)
     assert len(times["a"].seconds) == rounds

@@ -1,4 +1,4 @@
-"""Data from Python: tables of every library, arrays, generators and texts become files that a run reads again."""
+"""Data from Python: tables of every library, arrays, generators and texts become files that a run can read again."""
 
 import json
 from collections.abc import Callable
@@ -18,12 +18,12 @@ ROWS = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, str
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
-def of_pandas(dtype: str) -> Any:
+def pandas_table(dtype: str) -> Any:
     pandas = pytest.importorskip("pandas")
     return pandas.DataFrame({"text": TEXTS, "label": LABELS}, index=[5, 6, 9]).astype({"text": dtype})
 
@@ -40,9 +40,9 @@ TABLES: dict[str, Callable[[], Any]] = {
         list(zip(TEXTS, LABELS, strict=True)), dtype=[("text", "U9"), ("label", "U9")]
     ),
     "pyarrow": lambda: pytest.importorskip("pyarrow").Table.from_pylist(ROWS),
-    "pandas object": lambda: of_pandas("object"),
-    "pandas str": lambda: of_pandas("str"),
-    "pandas category": lambda: of_pandas("category"),
+    "pandas object": lambda: pandas_table("object"),
+    "pandas str": lambda: pandas_table("str"),
+    "pandas category": lambda: pandas_table("category"),
     "polars": lambda: pytest.importorskip("polars").DataFrame(ROWS),
     "datasets": lambda: pytest.importorskip("datasets").Dataset.from_list(ROWS),
     "datasets with classes": lambda: (
@@ -52,41 +52,43 @@ TABLES: dict[str, Callable[[], Any]] = {
 }
 
 
-def kept(settings: list[str], part: str = "train") -> list[Any]:
+def stored_rows(settings: list[str], part: str = "train") -> list[Any]:
     path = next(setting.partition("=")[2] for setting in settings if setting.startswith(f"data.{part}="))
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_table_in_memory_is_kept_as_its_rows(kind: str) -> None:
+def test_a_table_in_memory_is_stored_as_rows(kind: str) -> None:
     settings = listed_settings("classify", [], TABLES[kind]())
-    assert kept(settings) == ROWS
+    assert stored_rows(settings) == ROWS
     assert {"data.text=text", "data.label=label", "data.format=null"} <= set(settings)
 
 
 @pytest.mark.parametrize("kind", ["dicts", "a dict of columns", "pandas str", "polars", "datasets"])
-def test_parts_are_tables_each(kind: str) -> None:
+def test_each_part_can_be_a_table(kind: str) -> None:
     settings = listed_settings("classify", [], {"train": TABLES[kind](), "validation": TABLES["tuples"]()})
-    assert kept(settings) == kept(settings, "valid") == ROWS
+    assert stored_rows(settings) == stored_rows(settings, "valid") == ROWS
 
 
-def test_a_dict_of_datasets_has_its_parts() -> None:
+def test_a_dataset_dict_gives_the_parts() -> None:
     datasets = pytest.importorskip("datasets")
     part = datasets.Dataset.from_list(ROWS)
     settings = listed_settings("classify", [], datasets.DatasetDict({"train": part, "validation": part, "test": part}))
-    assert kept(settings) == kept(settings, "valid") == kept(settings, "test") == ROWS
+    assert stored_rows(settings) == stored_rows(settings, "valid") == stored_rows(settings, "test") == ROWS
 
 
 def test_columns_are_chosen_as_on_the_command_line() -> None:
     rows = [{"review": text, "label": "x", "stars": number} for number, text in enumerate(TEXTS)]
     settings = listed_settings("classify", ["data.text=review", "data.label=stars"], rows)
     assert not any(setting.startswith(("data.text=", "data.label=")) for setting in settings)
-    assert kept(settings) == rows
+    assert stored_rows(settings) == rows
 
 
-def test_what_is_missing_is_null_and_lists_stay_lists() -> None:
+def test_missing_values_become_null_and_lists_stay_lists() -> None:
     rows = [{"words": np.array(["a", "b"]), "tags": ("X", "Y"), "n": np.float64("nan"), "i": np.int64(3)}]
-    assert kept(listed_settings("tag", [], rows)) == [{"words": ["a", "b"], "tags": ["X", "Y"], "n": None, "i": 3}]
+    assert stored_rows(listed_settings("tag", [], rows)) == [
+        {"words": ["a", "b"], "tags": ["X", "Y"], "n": None, "i": 3}
+    ]
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(
         {
@@ -95,8 +97,8 @@ def test_what_is_missing_is_null_and_lists_stay_lists() -> None:
             "day": pandas.to_datetime(["2020-01-02"] * 2),
         }
     )
-    found = kept(listed_settings("classify", [], frame))
-    assert [(row["text"], row["label"], row["day"][:10]) for row in found] == [
+    rows_read = stored_rows(listed_settings("classify", [], frame))
+    assert [(row["text"], row["label"], row["day"][:10]) for row in rows_read] == [
         ("a", 1, "2020-01-02"),
         (None, None, "2020-01-02"),
     ]
@@ -111,23 +113,23 @@ def test_what_is_missing_is_null_and_lists_stay_lists() -> None:
         ("translate", [("a", float("nan"))], "target"),
     ],
 )
-def test_a_missing_value_in_a_tuple_is_no_text(recipe: str, examples: list[Any], role: str) -> None:
+def test_a_missing_value_in_a_tuple_is_rejected(recipe: str, examples: list[Any], role: str) -> None:
     with pytest.raises(UserError, match=f"the field for data.{role} is null"):
         listed_settings(recipe, [], examples)
 
 
-def test_faulty_tuples_are_left_out_and_counted_where_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_faulty_tuples_are_skipped_and_counted_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     examples = [("", "x"), *zip(TEXTS, LABELS, strict=True), ("a", None)]
     with pytest.raises(UserError, match="^example 1: the field for data.text is empty; fix it, or skip such records"):
         listed_settings("classify", [], examples)
-    said: list[str] = []
-    assert kept(listed_settings("classify", ["data.faults=skip"], examples, said.append)) == ROWS
-    assert said == ["train: skipped 2 x empty field (first: example 1)"]
+    notes: list[str] = []
+    assert stored_rows(listed_settings("classify", ["data.faults=skip"], examples, notes.append)) == ROWS
+    assert notes == ["train: skipped 2 x empty field (first: example 1)"]
     with pytest.raises(UserError, match="the list of examples"):
         listed_settings("classify", ["data.faults=skip"], examples[:1])
 
 
-def test_columns_with_one_name_are_refused() -> None:
+def test_columns_with_the_same_name_are_rejected() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([("a", "b", "x")], columns=["text", "text", "label"])
     with pytest.raises(UserError, match=r"^data= has several columns 'text'; rename them or drop all but one$"):
@@ -138,11 +140,11 @@ def test_columns_with_one_name_are_refused() -> None:
     "data", [lambda: iter(TEXTS), lambda: TEXTS, lambda: np.array(TEXTS), lambda: {"text": TEXTS}, lambda: ROWS]
 )
 def test_texts_for_a_language_model_are_documents(data: Callable[[], Any]) -> None:
-    assert kept(listed_settings("text-lstm", [], data())) == [{"text": text} for text in TEXTS]
-    assert kept(listed_settings("text-lstm", ["data.text=body"], TEXTS)) == [{"body": text} for text in TEXTS]
+    assert stored_rows(listed_settings("text-lstm", [], data())) == [{"text": text} for text in TEXTS]
+    assert stored_rows(listed_settings("text-lstm", ["data.text=body"], TEXTS)) == [{"body": text} for text in TEXTS]
 
 
-def test_a_language_model_is_trained_on_a_string() -> None:
+def test_a_language_model_can_be_trained_on_a_string() -> None:
     settings = [
         "training.steps=2",
         "training.evaluate_every=2",
@@ -157,7 +159,7 @@ def test_a_language_model_is_trained_on_a_string() -> None:
     assert len(run.generate("to", max_new=5).text) >= 5
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_reported() -> None:
     for data, sentence in (
         (
             {"text": ["a"], "label": ["x", "y"]},
@@ -188,7 +190,7 @@ def test_mistakes_are_told() -> None:
         listed_settings("classify", ["data.train=a.csv"], ROWS)
 
 
-def test_a_file_takes_the_place_of_examples() -> None:
+def test_a_file_can_replace_examples() -> None:
     Path("a.csv").write_text("text,label\na,x\n")
     for data in ("a.csv", Path("a.csv"), {"train": Path("a.csv")}):
         assert listed_settings("classify", [], data) == ["data.corpus=null", 'data.train="a.csv"']
@@ -209,7 +211,7 @@ def test_a_file_takes_the_place_of_examples() -> None:
         listed_settings("text-lstm", [], "a.csv")
 
 
-def test_a_grid_is_for_the_command_line() -> None:
+def test_a_grid_from_python_is_rejected() -> None:
     with pytest.raises(
         UserError,
         match=(

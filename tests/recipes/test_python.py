@@ -1,4 +1,4 @@
-"""What a notebook does: clew.train, clew.load, and the methods of what they give back."""
+"""The calls of a typical notebook: clew.train, clew.load, and the methods of the run they return."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from tests.runs.small import gpt_settings, lstm_settings
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
-def test_a_run_is_trained_and_used_and_loaded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_trained_used_and_loaded_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = clew.train("text-lstm", *lstm_settings(tmp_path, steps=4))
     assert run.folder == Path("runs/text-lstm")
     assert "validation: loss" in capsys.readouterr().err
@@ -28,36 +28,36 @@ def test_a_run_is_trained_and_used_and_loaded_again(tmp_path: Path, capsys: pyte
     assert repr(again) == repr(run)
 
 
-def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_training_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     clew.train("text-gpt", *gpt_settings(tmp_path, steps=2), out=tmp_path / "run", quiet=True)
-    found = capsys.readouterr()
-    assert (found.out, found.err) == ("", "")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
 
 
 def test_a_second_run_of_other_settings_gets_its_own_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = lstm_settings(tmp_path, steps=2)
-    clew.train("text-lstm", *given, quiet=True)
-    second = clew.train("text-lstm", *given, "seed=2")
+    settings = lstm_settings(tmp_path, steps=2)
+    clew.train("text-lstm", *settings, quiet=True)
+    second = clew.train("text-lstm", *settings, "seed=2")
     assert second.folder == Path("runs/text-lstm-2")
     assert capsys.readouterr().err.count("there is another run of text-lstm; this one differs in seed: 1 -> 2") == 1
     with pytest.raises(UserError, match="none.txt"):
-        clew.train("text-lstm", *given, "data.train=none.txt")
+        clew.train("text-lstm", *settings, "data.train=none.txt")
     assert "another run" not in capsys.readouterr().err
-    assert clew.train("text-lstm", *given, resume=True, quiet=True).folder == Path("runs/text-lstm")
+    assert clew.train("text-lstm", *settings, resume=True, quiet=True).folder == Path("runs/text-lstm")
     assert clew.train("text-lstm", resume=True, quiet=True).folder == Path("runs/text-lstm-2")
 
 
-def test_the_same_call_again_trains_in_a_new_folder(tmp_path: Path) -> None:
-    """As when a notebook's cell is run twice."""
+def test_repeating_a_call_trains_in_a_new_folder(tmp_path: Path) -> None:
+    """For example when a cell of a notebook is run twice."""
     folders = [clew.train("text-lstm", *lstm_settings(tmp_path, steps=1), quiet=True).folder for _ in range(2)]
     assert folders == [Path("runs/text-lstm"), Path("runs/text-lstm-2")]
 
 
-def test_what_is_offered_is_listed() -> None:
+def test_dir_lists_the_public_names() -> None:
     assert {"train", "load", "translate", "record", "intervene", "Recording"} <= {*dir(clew)}
 
 
-def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
+def test_resuming_without_a_run_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match="below runs/ there is no run of text-lstm to resume; leave resume=True out to start one"
     ):
@@ -66,7 +66,7 @@ def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
         clew.train("text-lstm", "seed=4", resume=True)
 
 
-def test_another_recipes_run_is_not_resumed(tmp_path: Path) -> None:
+def test_a_run_of_another_recipe_is_not_resumed(tmp_path: Path) -> None:
     clew.train("text-lstm", *lstm_settings(tmp_path, steps=2), out="run", quiet=True)
     with pytest.raises(
         UserError, match="run is a run of text-lstm, not of text-gpt; name that recipe, or another folder"
@@ -74,20 +74,20 @@ def test_another_recipes_run_is_not_resumed(tmp_path: Path) -> None:
         clew.train("text-gpt", out="run", resume=True)
 
 
-def test_a_folder_with_something_in_it_is_not_written_over(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
     Path("full").mkdir()
     Path("full/letter.txt").write_text("dear reader")
     with pytest.raises(UserError, match="full exists and is not an empty folder; choose another with out=..."):
         clew.train("text-lstm", *lstm_settings(tmp_path), out="full")
 
 
-def test_the_gates_of_a_run_can_be_watched(tmp_path: Path) -> None:
+def test_gates_of_a_run_can_be_recorded(tmp_path: Path) -> None:
     run = clew.train("text-lstm", *lstm_settings(tmp_path, steps=2), quiet=True)
     with clew.record(run, "*.gates.forget") as seen:
         run.score("the door")
     assert seen["*.gates.forget"].shape == (1, 7, 16)
 
 
-def test_an_attribute_that_clew_does_not_have_is_an_attribute_error() -> None:
+def test_an_unknown_attribute_of_clew_raises_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'clew' has no attribute 'recrod'"):
         clew.recrod  # noqa: B018

@@ -31,7 +31,7 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
+def test_every_recipe_is_a_complete_config_that_can_be_built(name: str) -> None:
     config = config_of(name)
     assert config.recipe == name
     check_training(config.training)
@@ -40,7 +40,7 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     kinds = TASKS[small.task.name].vocabularies
     labels = Labels([getattr(small.task, "positive", None) or "a", "b"])
     vocabularies = {role: tokenizer if kind is Tokenizer else labels for role, kind in kinds.items()}
-    if hasattr(small.task, "input"):  # how it reads what is no text, of whichever kind that is
+    if hasattr(small.task, "input"):  # the reader of inputs other than text
         readers = {**SOUNDS, **LINES, **PICTURES}
         reader = build_part(
             "reader", small.task.input, readers, **({"rate": 8000} if part_name(small.task.input) in SOUNDS else {})
@@ -50,20 +50,20 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_evaluates_at_least_once_and_says_what_it_is(name: str) -> None:
+def test_every_recipe_evaluates_at_least_once_and_has_a_description(name: str) -> None:
     config, recipe = config_of(name), RECIPES[name]
     assert config.training.evaluate_every <= config.training.steps
     assert recipe.about.endswith(".") and len(recipe.about) < 100
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if config_of(name).model.family == "gpt"])
-def test_a_window_fits_into_the_positions_that_are_learnt(name: str) -> None:
+def test_a_window_fits_into_the_learnt_positions(name: str) -> None:
     config = config_of(name)
     assert config.training.length <= config.model.max_length
 
 
 @pytest.mark.parametrize(("name", "millions"), [("gpt2", 124.4), ("gpt2-medium", 354.8), ("llama-1b", 1235.8)])
-def test_models_to_pre_train_have_their_published_number_of_parameters(name: str, millions: float) -> None:
+def test_pretraining_models_have_the_published_number_of_parameters(name: str, millions: float) -> None:
     config = config_of(name)
     with torch.device("meta"):
         body = build_body(config, Tokens(config.text.size or 0))
@@ -72,20 +72,20 @@ def test_models_to_pre_train_have_their_published_number_of_parameters(name: str
 
 
 @pytest.mark.parametrize(("name", "epochs", "length"), [("small", 13, 20), ("medium", 39, 35), ("large", 55, 35)])
-def test_zarembas_settings_run_for_so_many_epochs_of_the_treebank(name: str, epochs: int, length: int) -> None:
-    """929,589 training words in 20 streams; an evaluation an epoch."""
+def test_zaremba_recipes_run_for_the_published_number_of_epochs(name: str, epochs: int, length: int) -> None:
+    """The treebank has 929,589 training words, read in 20 streams, with one evaluation per epoch."""
     training = config_of(f"ptb-lstm-{name}").training
     batches = math.ceil((929_589 - 1) // 20 / length)
     assert (training.steps, training.evaluate_every, training.length) == (epochs * batches, batches, length)
 
 
-def test_zarembas_sums_are_our_means() -> None:
-    """A rate of 1 and a norm of 5 on a loss summed over 20 steps are 20 and 1/4 on its mean."""
+def test_zaremba_sums_are_converted_to_means() -> None:
+    """A learning rate of 1 and a norm of 5 for a loss summed over 20 steps are 20 and 1/4 for its mean."""
     training = config_of("ptb-lstm-small").training
     assert (training.learning_rate, training.clip_norm) == (20.0, 0.25)
 
 
-def test_meritys_settings_run_for_500_epochs_of_chunks_of_varied_length() -> None:
+def test_the_merity_recipe_runs_for_500_epochs_of_varied_chunks() -> None:
     training = config_of("ptb-awd-lstm").training
     chunks = [
         varied_stream_plan(929_589, training.batch_size, training.length, 1, epoch).num_batches for epoch in range(20)
@@ -94,15 +94,15 @@ def test_meritys_settings_run_for_500_epochs_of_chunks_of_varied_length() -> Non
     assert training.steps == 500 * training.evaluate_every
 
 
-def test_meritys_model_has_its_24_million_parameters() -> None:
-    """Theirs are 24,221,600: torch's LSTM has two biases where one does the same."""
+def test_the_merity_model_has_24_million_parameters() -> None:
+    """The published number is 24,221,600: torch's LSTM has two biases where one is enough."""
     config = config_of("ptb-awd-lstm")
     with torch.device("meta"):
         task = LanguageModel(build_body(config, Tokens(10_000)), TOKENIZER, config.task)
     assert sum(p.numel() for p in task.parameters()) == 24_221_600 - 4 * (1150 + 1150 + 400)
 
 
-def test_meritys_task_drops_what_the_body_leaves_whole() -> None:
+def test_the_merity_recipe_applies_its_dropouts() -> None:
     config = config_of("ptb-awd-lstm", ["model.dim=8", "model.embedding_dim=4", "model.last_dim=4"])
     task = build_task(config, {"tokenizer": TOKENIZER})
     layers = task.body.layers.layers
@@ -113,7 +113,7 @@ def test_meritys_task_drops_what_the_body_leaves_whole() -> None:
     assert all(layer.layer.cell.weight_drop == 0.5 for layer in layers)
 
 
-def test_the_recurrent_recipes_have_as_many_parameters_each() -> None:
+def test_recurrent_recipes_have_similar_numbers_of_parameters() -> None:
     text = "".join(chr(33 + i) for i in range(65)) * 2
     counts = []
     for cell in ("elman", "lstm", "gru"):

@@ -119,15 +119,15 @@ LEDGER = {
     "gpt2-medium": (600000, 700),
     "llama-1b": (600000, 700),
 }
-"""The steps of every recipe and of its warm-up, with which the results in the ledger were measured."""
+"""The total steps and warm-up steps of every recipe in its published measurements."""
 
 
-def test_every_recipe_is_in_the_ledger_of_warmups() -> None:
+def test_the_ledger_lists_every_recipe() -> None:
     assert set(LEDGER) == set(RECIPES)
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_warms_up_for_the_steps_its_results_were_measured_with(name: str) -> None:
+def test_warmup_steps_of_a_recipe_match_the_ledger(name: str) -> None:
     training = config_of(name).training
     schedule = build_part("schedule", training.schedule, SCHEDULES, training.steps)
     assert (training.steps, schedule.warmup) == LEDGER[name]
@@ -135,7 +135,7 @@ def test_a_recipe_warms_up_for_the_steps_its_results_were_measured_with(name: st
 
 @pytest.mark.parametrize("steps", [1, 3, 300])
 @pytest.mark.parametrize("name", RECIPES)
-def test_any_number_of_steps_is_one_setting(name: str, steps: int) -> None:
+def test_a_recipe_allows_any_number_of_steps(name: str, steps: int) -> None:
     training = config_of(name, [f"training.steps={steps}"]).training
     check_training(training)
     schedule = build_part("schedule", training.schedule, SCHEDULES, training.steps)
@@ -159,7 +159,7 @@ def test_a_run_resumed_with_more_steps_does_not_warm_up_again(tmp_path: Path, mo
     assert [rates[step + 1] for step in range(8)] == pytest.approx(expected)
 
 
-def test_runs_that_state_the_same_warmup_in_two_ways_are_one_group(tmp_path: Path) -> None:
+def test_equal_warmups_in_steps_and_as_a_share_form_one_group(tmp_path: Path) -> None:
     summaries = []
     for seed, warmup in enumerate(("0.25", "1", "2"), 1):
         run_recipe(

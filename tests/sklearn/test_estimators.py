@@ -1,4 +1,4 @@
-"""The estimators do what scikit-learn asks of one."""
+"""The estimators follow the conventions of scikit-learn."""
 
 import copy
 import gc
@@ -47,7 +47,7 @@ TAGS = [["B-PER", "O", "B-LOC"]] * len(SENTENCES)
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
@@ -55,21 +55,21 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "labels", [LABELS, [7 if label == "pos" else -3 for label in LABELS], [label == "pos" for label in LABELS]]
 )
-def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: list[Any]) -> None:
-    found = clew.sklearn.Classifier(**SMALL).fit(TEXTS, labels)
-    assert found.classes_.tolist() == sorted(set(labels)) and found.score(TEXTS, labels) == 1.0
-    assert found.predict(np.array(TEXTS)).tolist() == labels
-    probabilities = found.predict_proba(TEXTS)
+def test_predictions_have_the_type_of_the_labels(labels: list[Any]) -> None:
+    classifier = clew.sklearn.Classifier(**SMALL).fit(TEXTS, labels)
+    assert classifier.classes_.tolist() == sorted(set(labels)) and classifier.score(TEXTS, labels) == 1.0
+    assert classifier.predict(np.array(TEXTS)).tolist() == labels
+    probabilities = classifier.predict_proba(TEXTS)
     assert probabilities.shape == (24, 2) and np.allclose(probabilities.sum(1), 1)
-    assert (found.classes_[probabilities.argmax(1)] == labels).all()
+    assert (classifier.classes_[probabilities.argmax(1)] == labels).all()
 
 
-def test_labels_that_read_alike_or_have_line_ends_stay_apart() -> None:
+def test_labels_with_white_space_and_line_ends_stay_distinct() -> None:
     labels = ["two\nlines" if label == "pos" else " neg" for label in LABELS]
     assert clew.sklearn.Classifier(**SMALL).fit(TEXTS, labels).predict(TEXTS).tolist() == labels
 
 
-def test_columns_of_any_library_are_taken() -> None:
+def test_columns_of_any_library_are_accepted() -> None:
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     columns = [
         np.array(LABELS)[:, None],
@@ -82,15 +82,15 @@ def test_columns_of_any_library_are_taken() -> None:
     assert texts_of(pyarrow.table({"a": TEXTS, "b": TEXTS})) == texts_of(pandas.DataFrame({"a": TEXTS, "b": TEXTS}))
 
 
-def test_a_fit_that_fails_leaves_the_earlier_one() -> None:
-    found = clew.sklearn.Classifier(**SMALL).fit(TEXTS, LABELS)
-    expected = found.predict_proba(TEXTS)
+def test_a_failed_fit_keeps_the_earlier_one() -> None:
+    classifier = clew.sklearn.Classifier(**SMALL).fit(TEXTS, LABELS)
+    expected = classifier.predict_proba(TEXTS)
     with pytest.raises(UserError):
-        found.set_params(model__dim=-4).fit(TEXTS, [f"new {label}" for label in LABELS])
-    assert found.classes_.tolist() == ["neg", "pos"] and (found.predict_proba(TEXTS) == expected).all()
+        classifier.set_params(model__dim=-4).fit(TEXTS, [f"new {label}" for label in LABELS])
+    assert classifier.classes_.tolist() == ["neg", "pos"] and (classifier.predict_proba(TEXTS) == expected).all()
 
 
-def test_an_estimator_whose_folder_has_another_run_is_not_pickled() -> None:
+def test_an_estimator_whose_run_was_replaced_cannot_be_pickled() -> None:
     one, other = (clew.sklearn.Classifier(**SMALL, seed=seed, folder="kept").fit(TEXTS, LABELS) for seed in (1, 2))
     with pytest.raises(
         UserError,
@@ -101,10 +101,10 @@ def test_an_estimator_whose_folder_has_another_run_is_not_pickled() -> None:
 
 
 @pytest.mark.slow
-def test_pairs_of_texts_and_blank_texts_have_classes() -> None:
+def test_pairs_of_texts_and_empty_texts_get_classes() -> None:
     pairs = [(text, "and so on") for text in TEXTS]
-    found = clew.sklearn.Classifier(**SMALL).fit(pairs, [*LABELS[:-2], "neg", "neg"])
-    assert set(found.predict(pairs)) <= {"pos", "neg"}
+    classifier = clew.sklearn.Classifier(**SMALL).fit(pairs, [*LABELS[:-2], "neg", "neg"])
+    assert set(classifier.predict(pairs)) <= {"pos", "neg"}
     single = clew.sklearn.Classifier(**SMALL).fit(TEXTS, [*LABELS[:-2], "neg", "neg"])
     assert single.predict_proba(["", "  "]).tolist() == [[13 / 24, 11 / 24]] * 2
 
@@ -119,25 +119,25 @@ def test_parameters_are_the_settings_of_train() -> None:
     assert re.search(r"Classifier\(.*model__dim=8", repr(one), re.DOTALL) and is_classifier(one)
 
 
-def test_an_unfitted_estimator_is_pickled_and_a_fitted_one_too(tmp_path: Path) -> None:
+def test_unfitted_and_fitted_estimators_can_be_pickled(tmp_path: Path) -> None:
     one = clew.sklearn.Classifier(**SMALL)
     assert pickle.loads(pickle.dumps(one)).get_params() == one.get_params()
     one.fit(TEXTS, LABELS)
-    kept, expected = pickle.dumps(one), one.predict_proba(TEXTS)
-    assert b"torch" not in kept  # no object of torch or clew's model is in it: its run's files are
+    pickled, expected = pickle.dumps(one), one.predict_proba(TEXTS)
+    assert b"torch" not in pickled  # it contains the files of the run, not objects of torch
     folder = one.run_.folder
     del one
     gc.collect()
     assert not folder.exists()
-    again = pickle.loads(kept)
-    assert (copy.deepcopy(again).predict_proba(TEXTS) == expected).all() and (
-        again.predict_proba(TEXTS) == expected
+    loaded = pickle.loads(pickled)
+    assert (copy.deepcopy(loaded).predict_proba(TEXTS) == expected).all() and (
+        loaded.predict_proba(TEXTS) == expected
     ).all()
-    assert pickle.loads(pickle.dumps(again)).score(TEXTS, LABELS) == 1.0
+    assert pickle.loads(pickle.dumps(loaded)).score(TEXTS, LABELS) == 1.0
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_asked_for_holds_the_run_of_the_last_fit() -> None:
+def test_a_given_folder_contains_the_run_of_the_last_fit() -> None:
     one = clew.sklearn.Classifier(**SMALL, folder="kept").fit(TEXTS, LABELS)
     expected = one.fit(TEXTS, LABELS[::-1]).predict(TEXTS).tolist()
     del one
@@ -180,15 +180,15 @@ OTHER_TAGS = [[["S-PER", "O", "S-LOC"]] * len(SENTENCES), [[1, 2, 3]] * len(SENT
 
 
 @pytest.mark.parametrize("tags", [TAGS, *(pytest.param(tags, marks=pytest.mark.slow) for tags in OTHER_TAGS)])
-def test_a_tagger_tags_words_with_what_it_was_given(tags: list[list[Any]]) -> None:
-    found = clew.sklearn.Tagger(**{**SMALL, "training__steps": 40}).fit(SENTENCES, tags)
-    assert found.score(SENTENCES, tags) == 1.0
-    assert found.predict([SENTENCES[0], []]) == ([tags[0], []] if isinstance(tags[0][0], int) else [TAGS[0], []])
-    probabilities = found.predict_proba(SENTENCES)
+def test_a_tagger_predicts_tags_of_the_given_type(tags: list[list[Any]]) -> None:
+    tagger = clew.sklearn.Tagger(**{**SMALL, "training__steps": 40}).fit(SENTENCES, tags)
+    assert tagger.score(SENTENCES, tags) == 1.0
+    assert tagger.predict([SENTENCES[0], []]) == ([tags[0], []] if isinstance(tags[0][0], int) else [TAGS[0], []])
+    probabilities = tagger.predict_proba(SENTENCES)
     assert all(np.allclose(each.sum(1), 1, atol=1e-5) for each in probabilities)
-    assert found.classes_[probabilities[0].argmax(1)].tolist() == found.predict(SENTENCES[:1])[0]
-    assert clone(found).get_params() == found.get_params()
-    assert pickle.loads(pickle.dumps(found)).predict(SENTENCES) == found.predict(SENTENCES)
+    assert tagger.classes_[probabilities[0].argmax(1)].tolist() == tagger.predict(SENTENCES[:1])[0]
+    assert clone(tagger).get_params() == tagger.get_params()
+    assert pickle.loads(pickle.dumps(tagger)).predict(SENTENCES) == tagger.predict(SENTENCES)
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_a_tagger_is_cross_validated() -> None:
     assert len(cross_val_score(clew.sklearn.Tagger(**SMALL), SENTENCES, TAGS, cv=2)) == 2
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_reported() -> None:
     classifier, tagger = clew.sklearn.Classifier, clew.sklearn.Tagger
     for call, sentence in (
         (lambda: classifier(steps=3), "unknown keyword 'steps'; did you mean training__steps?"),
@@ -259,12 +259,15 @@ def test_mistakes_are_told() -> None:
 
 
 @pytest.mark.slow
-def test_without_scikit_learn_there_is_a_sentence() -> None:
+def test_the_error_without_scikit_learn_tells_how_to_install_it() -> None:
     code = (
         "import sys; sys.modules['sklearn'] = None\nimport clew\ntry: clew.sklearn\nexcept clew.UserError as error:"
         " print(error)"
     )
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(clew.__file__).parents[1]
     )
-    assert told.stdout == "clew.sklearn needs scikit-learn, which is not installed; run `pip install 'clew[sklearn]'`\n"
+    assert (
+        completed.stdout
+        == "clew.sklearn needs scikit-learn, which is not installed; run `pip install 'clew[sklearn]'`\n"
+    )

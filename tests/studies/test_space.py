@@ -1,4 +1,4 @@
-"""What a search varies, as a person writes it."""
+"""The space of a search, as written by the user."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ def space(*assignments: str) -> Space:
     return read_space("text-lstm", ["data.train=story.txt", *assignments])[0]
 
 
-def test_the_field_says_whether_a_range_is_of_whole_numbers() -> None:
+def test_the_type_of_the_field_decides_if_a_range_has_whole_numbers() -> None:
     dim, rate, warmup = space("model.dim=16..48", "training.learning_rate=1..5", "training.schedule.warmup=0..50").axes
     assert dim == Range("model.dim", 16, 48, None, True)
     assert rate == Range("training.learning_rate", 1, 5, None, False)
@@ -26,25 +26,25 @@ def test_the_field_says_whether_a_range_is_of_whole_numbers() -> None:
 @pytest.mark.parametrize(
     ("text", "is_log"), [("1e-4..1e-2", True), ("0.1..1", True), ("0.1..0.9", False), ("0.1..1:0.1", False)]
 )
-def test_ends_a_factor_of_ten_apart_make_a_log_scale(text: str, is_log: bool) -> None:
+def test_ends_a_factor_of_ten_apart_give_a_log_scale(text: str, is_log: bool) -> None:
     [axis] = space(f"training.learning_rate={text}").axes
     assert isinstance(axis, Range) and axis.is_log == is_log
 
 
-def test_every_axis_says_its_scale() -> None:
-    found = space(
+def test_every_axis_describes_its_scale() -> None:
+    parsed = space(
         "model.dim=16..48:16", "training.learning_rate=1e-4..1e-2", "model.dropout=0..0.5", "model.cell=lstm,gru"
     )
-    assert [axis.about for axis in found.axes] == [
+    assert [axis.about for axis in parsed.axes] == [
         "model.dim: whole numbers from 16 to 48, in steps of 16",
         "training.learning_rate: numbers from 0.0001 to 0.01, log scale",
         "model.dropout: numbers from 0 to 0.5, linear scale",
         "model.cell: one of lstm, gru",
     ]
-    assert found.fixed == ("data.train=story.txt",)
+    assert parsed.fixed == ("data.train=story.txt",)
 
 
-def test_a_number_that_is_tried_has_four_digits_and_stays_inside() -> None:
+def test_sampled_numbers_have_four_digits_and_stay_in_range() -> None:
     axis = Range("training.learning_rate", 0.000123456, 0.1)
     assert axis.spelt(0.0123456) == "0.01235" and Range("x", 0.000123456, 0.1).spelt(0.000123401) == "0.000123456"
     assert (
@@ -58,9 +58,9 @@ def test_a_step_that_does_not_reach_the_end_stops_before_it() -> None:
     assert isinstance(axis, Range) and (axis.high, axis.count) == (40, 4)
 
 
-def test_a_space_is_read_back_from_json() -> None:
-    found = space("model.dim=16..48:16", "training.learning_rate=1e-4..1e-2", "model.cell=lstm,gru")
-    assert Space.from_json(json.loads(json.dumps(found.to_json()))) == found
+def test_a_space_survives_a_round_trip_through_json() -> None:
+    parsed = space("model.dim=16..48:16", "training.learning_rate=1e-4..1e-2", "model.cell=lstm,gru")
+    assert Space.from_json(json.loads(json.dumps(parsed.to_json()))) == parsed
 
 
 def test_combinations_are_counted() -> None:
@@ -93,20 +93,20 @@ def test_combinations_are_counted() -> None:
         ),
     ],
 )
-def test_mistakes_are_refused_before_the_first_trial(assignments: list[str], sentence: str) -> None:
+def test_mistakes_are_reported_before_the_first_trial(assignments: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         space(*assignments)
 
 
-def test_a_search_is_of_one_recipe() -> None:
+def test_a_search_takes_one_recipe() -> None:
     with pytest.raises(
         UserError, match="a search takes one recipe, and 'text-lstm,text-gpt' names several; start one search for each"
     ):
         read_space("text-lstm,text-gpt", ["model.dim=1..4"])
 
 
-def test_python_values_become_the_words_of_the_command_line() -> None:
-    words = space_assignments(
+def test_python_values_become_command_line_settings() -> None:
+    assignments = space_assignments(
         {
             "model.dim": (64, 512),
             "model.dropout": (0.0, 0.5, 0.1),
@@ -114,7 +114,7 @@ def test_python_values_become_the_words_of_the_command_line() -> None:
             "model.x": [None, True, 2],
         }
     )
-    assert words == [
+    assert assignments == [
         "model.dim=64..512",
         "model.dropout=0.0..0.5:0.1",
         'model.cell=lstm,"a,b","1"',
@@ -135,7 +135,7 @@ def test_python_values_become_the_words_of_the_command_line() -> None:
         (64, r"a search takes \(low, high\), a list of choices, or a string as on the command line, not 64"),
     ],
 )
-def test_python_values_that_are_no_space_are_refused(value: object, sentence: str) -> None:
+def test_invalid_python_values_are_rejected(value: object, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         space_assignments({"model.dim": value})
 
@@ -143,11 +143,11 @@ def test_python_values_that_are_no_space_are_refused(value: object, sentence: st
 @pytest.mark.parametrize(
     "space", [{"model__dim": (8, 16)}, {"model": {"dim": (8, 16)}}, {"model.dim": (np.int64(8), np.int64(16))}]
 )
-def test_a_space_from_python_names_fields_as_settings_do(space: dict[str, object]) -> None:
+def test_a_space_from_python_accepts_every_notation_of_fields(space: dict[str, object]) -> None:
     assert space_assignments(space) == ["model.dim=8..16"]
 
 
-def test_numbers_of_numpy_are_numbers_of_a_space() -> None:
+def test_numpy_numbers_are_accepted_in_a_space() -> None:
     rates = (np.float64(1e-3), np.float64(1e-2))
     assert space_assignments({"training.learning_rate": rates, "model.dim": list(np.array([8, 16]))}) == [
         "training.learning_rate=0.001..0.01",
@@ -165,7 +165,7 @@ def test_numbers_of_numpy_are_numbers_of_a_space() -> None:
         ({"dim": (8, 16)}, "unknown keyword 'dim'; did you mean model__dim"),
     ],
 )
-def test_what_is_no_space_is_refused_with_a_sentence(space: object, sentence: str) -> None:
+def test_invalid_spaces_are_rejected_in_one_sentence(space: object, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         space_assignments(space)  # type: ignore[arg-type]
 
@@ -178,6 +178,6 @@ def test_what_is_no_space_is_refused_with_a_sentence(space: object, sentence: st
         ({"training__stesp": 6}, "unknown setting training__stesp; did you mean training__steps"),
     ],
 )
-def test_arguments_of_a_search_are_checked_in_the_words_of_python(arguments: dict[str, Any], sentence: str) -> None:
+def test_mistakes_in_arguments_are_reported_in_python_notation(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         clew.search("text-lstm", {"model__dim": (8, 16)}, "data.train=story.txt", **arguments)

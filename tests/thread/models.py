@@ -1,4 +1,4 @@
-"""The three models that every contract is tried on, each with ragged batches, chunks of them, and a Stepper."""
+"""The three models with which every contract is tested: each has ragged batches, their chunks, and a Stepper."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ def gpt(dropout: float = 0.0, dim: int = 12) -> LanguageModel:
 
 
 def regularised(dim: int = 12) -> LanguageModel:
-    """An LSTM whose loss has every term there is, the embedding tied, nothing random."""
+    """An LSTM with tied embeddings, without dropout, whose loss has every possible term."""
     torch.manual_seed(1)
     tokenizer = train_character(["\n".join(LINES)])
     body = build_recurrent(RecurrentConfig(cell="lstm", dim=dim, num_layers=2), Tokens(tokenizer.vocabulary))
@@ -64,7 +64,7 @@ def decoder(dropout: float = 0.0, dim: int = 12) -> "Reversal":
 
 
 class Pair(NamedTuple):
-    """Sentences and their reversals; what is read of a reversal is one behind what is predicted."""
+    """Sentences and their reversals; the tokens that are read lag one step behind the targets."""
 
     source: Tensor  # (batch, source length)
     source_mask: Tensor
@@ -75,10 +75,9 @@ class Pair(NamedTuple):
 
 
 class Reversal(nn.Module):
-    """A bidirectional GRU reads, a GRU with additive attention writes the same backwards (the form of Bahdanau et al.
-    2015).
+    """A bidirectional GRU reads a sentence; a GRU with additive attention writes it reversed (Bahdanau et al. 2015).
 
-    The state that comes back is the decoder's, its memory in it, so a reversal can be read in chunks as a text can.
+    The returned state is that of the decoder and includes its memory, so a reversal can be read in chunks like a text.
     """
 
     needs = ()
@@ -118,7 +117,7 @@ class Reversal(nn.Module):
 
 
 class ReversalStepper:
-    """What decoding sees: the sentences are in the state, so it is called as a language model's is."""
+    """The Stepper for decoding: the sentences are in the state, so it is called like that of a language model."""
 
     def __init__(self, task: Reversal, source: Tensor, mask: Tensor):
         self.task = task
@@ -134,7 +133,7 @@ class ReversalStepper:
 
 
 def pairs(*numbers: int, size: int, longest: int = 6) -> Pair:
-    """Random sentences of 1 to `longest` symbols and their reversals, the same for the same numbers."""
+    """Random sentences of 1 to `longest` symbols and their reversals; the numbers are the seed."""
     generator = torch.Generator().manual_seed(sum(number * 1009**i for i, number in enumerate(numbers)))
     lengths = torch.randint(1, longest + 1, (size,), generator=generator)
     source = torch.randint(FIRST_SYMBOL, FIRST_SYMBOL + SYMBOLS, (size, longest), generator=generator)
@@ -161,12 +160,12 @@ def whole_batch(name: str, task: Any) -> Any:
 
 
 def short_batch(name: str, task: Any) -> Any:
-    """As ragged as the whole one, in fewer steps: a compiler writes every step of a recurrence out."""
+    """As ragged as the full batch, with fewer steps, because a compiler unrolls every step of a recurrence."""
     return pairs(5, size=8, longest=3) if name == "decoder" else lines_batch(task, [line.split()[0] for line in LINES])
 
 
 def chunks_of(batch: Any, length: int) -> list[Any]:
-    """The batch in chunks along its length; only the first is fresh."""
+    """Split a batch along its length; only the first chunk is fresh."""
     parts = []
     for start in range(0, batch.tokens.shape[1], length):
         cut = {field: getattr(batch, field)[:, start : start + length] for field in ("tokens", "targets", "mask")}
@@ -175,7 +174,7 @@ def chunks_of(batch: Any, length: int) -> list[Any]:
 
 
 def batches_of(all_batches: list[Any]) -> Batches:
-    """An epoch of given batches."""
+    """An epoch of these batches."""
     return Batches(lambda epoch: len(all_batches), lambda epoch, number: all_batches[number])
 
 

@@ -1,4 +1,4 @@
-"""What one of several processes runs: the same training as a process alone, on its share of every batch."""
+"""The code of one of several processes: the training of a single process, on its share of every batch."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ TRAINED = {**MODELS, "regularised": regularised}
 
 
 def train_share(process: int, processes: int, folder: Path) -> None:
-    """Trains every model under a process group and leaves losses and weights behind."""
+    """Train every model in a process group, and save losses and weights."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=processes)
     try:
@@ -34,8 +34,8 @@ def train_share(process: int, processes: int, folder: Path) -> None:
 
 
 def trained(name: str, spread: Callable[[nn.Module], nn.Module] = replicate) -> dict[str, Any]:
-    """Losses, norms and weights of a few steps on this process's rows: two micro-batches a step, streams carried where
-    the task can."""
+    """Losses, norms and weights after a few steps on this process's rows, with two micro-batches per step and a carried
+    state if the task has one."""
     task = TRAINED[name]().double()
     whole = whole_batch(name, task)
     batches = batches_of([whole] if name == "decoder" else chunks_of(whole, 9))

@@ -9,8 +9,8 @@ from tests.thread.processes import TRAINED, train_share, trained
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_loss_curve_of_one(tmp_path: Path) -> None:
-    """Rows are ragged, so the shares differ in how many targets they have: only exact means give the same curve."""
+def test_two_processes_give_the_loss_curve_of_one(tmp_path: Path) -> None:
+    """Rows are ragged, so shares differ in their number of targets; only exact means give the same curve."""
     multiprocessing.spawn(train_share, args=(2, tmp_path), nprocs=2)
     for name in TRAINED:
         alone = trained(name)

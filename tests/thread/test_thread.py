@@ -1,5 +1,5 @@
-"""One slice through every contract: an LSTM, a GPT and a Bahdanau decoder, trained, chunked, resumed, decoded, watched,
-compiled alike."""
+"""Every contract on three models: an LSTM, a GPT and a Bahdanau decoder are trained, chunked, resumed, decoded,
+recorded and compiled in the same way."""
 
 from functools import cache
 from pathlib import Path
@@ -51,7 +51,7 @@ def training_of(task: Any, learning_rate: float = 0.01) -> TrainingState:
 
 
 def run(training: TrainingState, batches: Batches, steps: int, forward: Any = None, **options: Any) -> list[Record]:
-    """Trains until `steps` in all."""
+    """Train until the total of `steps`."""
     return list(
         train(
             training.task if forward is None else forward,
@@ -70,8 +70,8 @@ every_model = pytest.mark.parametrize("name", MODELS)
 
 @cache
 @torch.enable_grad()
-def learnt(name: str, steps: int | None = None) -> tuple[Any, list[Record]]:
-    """A task that has been trained, and the records of its training."""
+def fully_trained(name: str, steps: int | None = None) -> tuple[Any, list[Record]]:
+    """A trained task, and the records of its training."""
     steps = steps or STEPS[name]
     training = training_of(MODELS[name](dim=SIZES[name]), learning_rate=0.015)
     training.schedule = Cosine(steps, floor=0.02)
@@ -83,37 +83,39 @@ def learnt(name: str, steps: int | None = None) -> tuple[Any, list[Record]]:
     return training.task.eval(), records
 
 
-def trained(name: str) -> Any:
-    """A task with weights that training has moved: enough where two ways to the same values are compared."""
-    task, _ = learnt(name, 40) if name == "decoder" else learnt(name)
+def briefly_trained(name: str) -> Any:
+    """A task whose weights have changed from their initial values; enough to compare two ways of computing."""
+    task, _ = fully_trained(name, 40) if name == "decoder" else fully_trained(name)
     return task
 
 
 @pytest.mark.slow
 @every_model
 def test_the_loss_falls(name: str) -> None:
-    _, records = learnt(name)
+    _, records = fully_trained(name)
     assert records[-1].loss < 0.5 * records[0].loss
     assert not any(record.skipped for record in records)
 
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_the_decoder_learns_to_reverse_sentences_it_has_not_seen() -> None:
-    task, _ = learnt("decoder")
+def test_the_decoder_learns_to_reverse_unseen_sentences() -> None:
+    task, _ = fully_trained("decoder")
     unseen = pairs(2, size=200)
-    found = greedy_sequences(task.stepper(unseen.source, unseen.source_mask), unseen.tokens[:, :1], max_new=8, end=END)
-    right = [
+    decoded = greedy_sequences(
+        task.stepper(unseen.source, unseen.source_mask), unseen.tokens[:, :1], max_new=8, end=END
+    )
+    correct = [
         row[:length].tolist() == target[real].tolist()
-        for row, length, target, real in zip(found.tokens, found.lengths, unseen.targets, unseen.mask, strict=True)
+        for row, length, target, real in zip(decoded.tokens, decoded.lengths, unseen.targets, unseen.mask, strict=True)
     ]
-    assert sum(right) >= 0.97 * len(right)
+    assert sum(correct) >= 0.97 * len(correct)
 
 
 @every_model
 @torch.no_grad()
-def test_a_batch_in_chunks_costs_what_it_costs_whole(name: str) -> None:
-    task = trained(name)
+def test_the_loss_of_a_batch_is_the_sum_over_its_chunks(name: str) -> None:
+    task = briefly_trained(name)
     task = task.double()
     batch = whole_batch(name, task)
     whole, _ = task(batch)
@@ -127,16 +129,15 @@ def test_a_batch_in_chunks_costs_what_it_costs_whole(name: str) -> None:
 
 
 @every_model
-def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
-    """Dropout on, the state carried over ragged chunks where the model can, and the checkpoint in the middle of an
-    epoch."""
+def test_a_resumed_run_is_bit_identical(name: str, tmp_path: Path) -> None:
+    """With dropout, a state carried over ragged chunks if the model has one, and a checkpoint within an epoch."""
     make = MODELS[name]
     batch = whole_batch(name, make())
     carry = name != "decoder"
     batches = batches_of(chunks_of(batch, 7) if carry else [batch, pairs(6, size=4)])
 
-    straight = training_of(make(dropout=0.3))
-    losses = run(straight, batches, 8, carry=carry)
+    uninterrupted = training_of(make(dropout=0.3))
+    losses = run(uninterrupted, batches, 8, carry=carry)
     interrupted = training_of(make(dropout=0.3))
     before = run(interrupted, batches, 5, carry=carry)
     folder = save_checkpoint(tmp_path, interrupted)
@@ -149,10 +150,10 @@ def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> Non
     after = run(resumed, batches, 8, carry=carry)
 
     assert before + after == losses
-    for key, value in straight.task.state_dict().items():
+    for key, value in uninterrupted.task.state_dict().items():
         assert torch.equal(value, resumed.task.state_dict()[key]), key
-    for there, here in zip(leaves(straight.progress.state), leaves(resumed.progress.state), strict=True):
-        assert torch.equal(there, here)
+    for expected, actual in zip(leaves(uninterrupted.progress.state), leaves(resumed.progress.state), strict=True):
+        assert torch.equal(expected, actual)
 
 
 def prompts(name: str, task: Any) -> tuple[torch.Tensor, torch.Tensor | None, Any]:
@@ -170,8 +171,8 @@ def end_token(name: str, task: Any) -> int:
 
 @every_model
 @torch.no_grad()
-def test_beams_through_a_growing_cache_and_a_buffer_give_the_same_tokens(name: str) -> None:
-    task = trained(name)
+def test_beam_search_gives_the_same_tokens_with_a_cache_and_a_buffer(name: str) -> None:
+    task = briefly_trained(name)
     tokens, mask, stepper = prompts(name, task)
     options = {"beams": 3, "max_new": 9, "end": end_token(name, task), "n_best": 3}
     grown = beam_search(stepper, tokens, mask, stepper.initial_state(len(tokens)), **options)
@@ -183,8 +184,8 @@ def test_beams_through_a_growing_cache_and_a_buffer_give_the_same_tokens(name: s
 
 @every_model
 @torch.no_grad()
-def test_beams_of_sentences_together_are_those_of_each_alone(name: str) -> None:
-    task = trained(name)
+def test_beams_of_a_batch_equal_those_of_single_sentences(name: str) -> None:
+    task = briefly_trained(name)
     tokens, mask, stepper = prompts(name, task)
     options = {"beams": 3, "max_new": 7, "end": end_token(name, task), "n_best": 2}
     together = beam_search(stepper, tokens, mask, **options)
@@ -203,8 +204,8 @@ def test_beams_of_sentences_together_are_those_of_each_alone(name: str) -> None:
 
 
 @torch.no_grad()
-def test_beams_read_the_one_memory_row_of_their_sentence() -> None:
-    task = trained("decoder")
+def test_beams_share_the_memory_row_of_their_sentence() -> None:
+    task = briefly_trained("decoder")
     batch = pairs(9, size=3)
     stepper = task.stepper(batch.source, batch.source_mask)
     beams = torch.arange(3).repeat_interleave(4)
@@ -227,43 +228,43 @@ def record_patterns(name: str) -> list[str]:
 
 @every_model
 @torch.no_grad()
-def test_a_watched_model_gives_what_it_gives_unwatched(name: str) -> None:
-    task = trained(name)
+def test_recording_does_not_change_the_loss(name: str) -> None:
+    task = briefly_trained(name)
     batch = whole_batch(name, task)
-    unwatched, _ = task(batch)
-    with clew.record(task, *record_patterns(name)) as seen:
-        watched, _ = task(batch)
-    torch.testing.assert_close(watched["loss"].sum, unwatched["loss"].sum)
-    assert len(seen) >= 3
-    for path in seen:
-        assert len(seen.calls(path)) == 1, path
+    expected, _ = task(batch)
+    with clew.record(task, *record_patterns(name)) as recording:
+        recorded_loss, _ = task(batch)
+    torch.testing.assert_close(recorded_loss["loss"].sum, expected["loss"].sum)
+    assert len(recording) >= 3
+    for path in recording:
+        assert len(recording.calls(path)) == 1, path
     if name == "decoder":
-        weights = seen["decoder.cell.attention.weights"][:, :, 0, 0]  # (batch, length, source length)
+        weights = recording["decoder.cell.attention.weights"][:, :, 0, 0]  # (batch, length, source length)
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(batch.mask, dtype=torch.float))
         assert not weights.masked_select(~batch.source_mask[:, None, :]).any()
 
 
 @pytest.mark.slow
 @torch.no_grad()
-def test_a_trained_decoder_looks_at_the_symbol_it_writes() -> None:
-    task, _ = learnt("decoder")
+def test_a_trained_decoder_attends_to_the_symbol_it_writes() -> None:
+    task, _ = fully_trained("decoder")
     batch = pair_of([[2, 3, 4, 5, 6, 7]])
-    with clew.record(task, "decoder.cell.attention.weights") as seen:
+    with clew.record(task, "decoder.cell.attention.weights") as recording:
         task(batch)
-    looked_at = seen["*.attention.weights"][0, :6, 0, 0].argmax(-1)
-    assert sum(int(place == 5 - step) for step, place in enumerate(looked_at)) >= 4
+    attended = recording["*.attention.weights"][0, :6, 0, 0].argmax(-1)
+    assert sum(int(place == 5 - step) for step, place in enumerate(attended)) >= 4
 
 
-def compiled_like_eager(name: str, backend: str) -> None:
+def assert_compiled_trains_like_eager(name: str, backend: str) -> None:
     torch.compiler.reset()
     make = MODELS[name]
     batches = batches_of([short_batch(name, make())])
     eager = training_of(make().double())
     compiled = training_of(make().double())
-    expected = run(eager, batches, 3)
-    found = run(compiled, batches, 3, forward=torch.compile(compiled.task, backend=backend))
-    for there, here in zip(expected, found, strict=True):
-        assert here.loss == pytest.approx(there.loss, rel=1e-9)
+    eager_records = run(eager, batches, 3)
+    compiled_records = run(compiled, batches, 3, forward=torch.compile(compiled.task, backend=backend))
+    for expected, actual in zip(eager_records, compiled_records, strict=True):
+        assert actual.loss == pytest.approx(expected.loss, rel=1e-9)
     for key, value in eager.task.state_dict().items():
         torch.testing.assert_close(compiled.task.state_dict()[key], value, rtol=1e-6, atol=1e-8)
     torch.compiler.reset()
@@ -271,49 +272,49 @@ def compiled_like_eager(name: str, backend: str) -> None:
 
 @pytest.mark.slow
 @every_model
-def test_a_compiled_model_trains_as_an_eager_one(name: str) -> None:
-    compiled_like_eager(name, "eager")
+def test_a_compiled_model_trains_like_an_eager_one(name: str) -> None:
+    assert_compiled_trains_like_eager(name, "eager")
 
 
 @every_model
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("default")
-def test_inductor_trains_as_eager_does(name: str) -> None:
-    # torch 2.13 gets the gradient of the decoder's encoder 12 % wrong on a CPU when it writes buffers in place;
-    # aot_eager has it right.
+def test_inductor_trains_like_eager(name: str) -> None:
+    # With in-place buffers on a CPU, the gradient of the decoder's encoder is 12 % wrong in torch 2.13;
+    # it is right with aot_eager.
     with torch._inductor.config.patch(inplace_buffers=name != "decoder", force_disable_caches=True):
-        compiled_like_eager(name, "inductor")
+        assert_compiled_trains_like_eager(name, "inductor")
 
 
 @pytest.mark.slow
 @every_model
 @torch.no_grad()
-def test_a_compiled_model_is_watched_as_an_eager_one(name: str) -> None:
+def test_a_compiled_model_is_recorded_like_an_eager_one(name: str) -> None:
     torch.compiler.reset()
     task = MODELS[name]().eval()
     batch = whole_batch(name, task)
     compiled = torch.compile(task, backend="eager")
     compiled(batch)
-    with clew.record(compiled, *record_patterns(name)) as seen:
+    with clew.record(compiled, *record_patterns(name)) as recording:
         compiled(batch)
     with clew.record(task, *record_patterns(name)) as expected:
         task(batch)
     for path in expected:
-        assert torch.equal(seen[path], expected[path]), path
+        assert torch.equal(recording[path], expected[path]), path
     torch.compiler.reset()
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 @torch.no_grad()
-def test_language_models_recite_what_they_have_learnt(name: str) -> None:
-    task, _ = learnt(name)
+def test_language_models_repeat_their_training_text(name: str) -> None:
+    task, _ = fully_trained(name)
     tokens = torch.tensor([task.encode("who")])
-    found = beam_search(task.stepper(), tokens, beams=4, max_new=30, end=end_token(name, task))
-    assert "who" + task.tokenizer.decode(found.tokens[0, 0].tolist()) == LINES[2] + "\n"
+    decoded = beam_search(task.stepper(), tokens, beams=4, max_new=30, end=end_token(name, task))
+    assert "who" + task.tokenizer.decode(decoded.tokens[0, 0].tolist()) == LINES[2] + "\n"
 
 
-def test_memory_is_the_part_of_a_state_that_steps_leave_alone() -> None:
+def test_steps_do_not_change_the_memory_of_a_state() -> None:
     task = MODELS["decoder"]()
     batch = pairs(1, size=2)
     stepper = task.stepper(batch.source, batch.source_mask)
