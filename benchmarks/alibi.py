@@ -1,4 +1,4 @@
-"""Attention with linear biases, windows and documents at length 4096, forward and backward, beside
+"""Attention with linear biases, windows and documents at length 4096, forward and backward, compared with
 scaled_dot_product_attention.
 
 The peers are plain causal attention, which does less work, and the same attention with a bias or a mask of shape
@@ -30,7 +30,7 @@ class Setting(NamedTuple):
 
     inputs: list[Tensor]
     gradient: Tensor
-    whole: Sight
+    full: Sight
     window: Sight
     in_documents: Sight
     plain: Attention
@@ -43,19 +43,17 @@ def setting(device: torch.device, length: int) -> Setting:
     like = torch.zeros(batch, length, 1, device=device)
     documents = (1 + torch.arange(length, device=device) // DOCUMENT).expand(batch, -1)
     places, (document_places, _) = advance(None, None, like)[0], advance(None, documents, like)
-    whole = Sight(places, places.index, causal=True, aligned=True)
+    full = Sight(places, places.index, causal=True, aligned=True)
     in_documents = Sight(document_places, document_places.index, causal=True, documents=True, padded=True, aligned=True)
     plain, biased = (
         Attention(ScaledDot(DIM, DIM), position).to(device) for position in (None, ALiBi(heads * DIM, heads, DIM))
     )
-    return Setting(
-        inputs, torch.randn_like(inputs[0]), whole, whole._replace(window=WINDOW), in_documents, plain, biased
-    )
+    return Setting(inputs, torch.randn_like(inputs[0]), full, full._replace(window=WINDOW), in_documents, plain, biased)
 
 
 def run() -> list[Comparison]:
     device = default_device()
-    inputs, gradient, whole, window, in_documents, plain, biased = setting(device, LENGTH)
+    inputs, gradient, full, window, in_documents, plain, biased = setting(device, LENGTH)
     dtype, batch = inputs[0].dtype, len(inputs[0])
 
     def step(attend: Callable[..., Tensor]) -> Callable[[], None]:
@@ -64,21 +62,21 @@ def run() -> list[Comparison]:
 
         return call
 
-    def ours(attention: Attention, seen: Sight) -> Callable[[], None]:
-        return step(lambda query, key, value: attention(query, key, value, seen.places, seen.key_index, seen))
+    def ours(attention: Attention, sight: Sight) -> Callable[[], None]:
+        return step(lambda query, key, value: attention(query, key, value, sight.places, sight.key_index, sight))
 
-    def masked(seen: Sight, bias: Tensor | None = None) -> Callable[[], None]:
-        mask = seen.visible()
+    def masked(sight: Sight, bias: Tensor | None = None) -> Callable[[], None]:
+        mask = sight.visible()
         if bias is not None:
             mask = bias.to(dtype).masked_fill(~mask, float("-inf"))
         return step(partial(F.scaled_dot_product_attention, attn_mask=mask))
 
     assert biased.position is not None
-    bias = biased.position.scores(inputs[0].detach(), whole.key_index, whole.key_index)
+    bias = biased.position.scores(inputs[0].detach(), full.key_index, full.key_index)
     causal = step(partial(F.scaled_dot_product_attention, is_causal=True))
     pairs: list[tuple[str, str, Callable[[], None], Callable[[], None]]] = [
-        ("ALiBi at 4096", "plain causal", ours(biased, whole), causal),
-        ("ALiBi at 4096", "with a bias tensor", ours(biased, whole), masked(whole, bias)),
+        ("ALiBi at 4096", "plain causal", ours(biased, full), causal),
+        ("ALiBi at 4096", "with a bias tensor", ours(biased, full), masked(full, bias)),
         (f"a window of {WINDOW} at 4096", "plain causal", ours(plain, window), causal),
         (f"a window of {WINDOW} at 4096", "with a mask", ours(plain, window), masked(window)),
         (f"ALiBi, a window of {WINDOW}", "with a bias tensor", ours(biased, window), masked(window, bias)),
@@ -102,11 +100,11 @@ def run() -> list[Comparison]:
 
 def memory(length: int) -> dict[str, float]:
     """Measure the peak memory of a forward and a backward pass on a GPU in MiB, without inputs and their gradients."""
-    inputs, gradient, whole, window, in_documents, plain, biased = setting(torch.device("cuda"), length)
+    inputs, gradient, full, window, in_documents, plain, biased = setting(torch.device("cuda"), length)
     peaks = {}
-    for name, attention, seen in (
-        ("plain causal", plain, whole),
-        ("ALiBi", biased, whole),
+    for name, attention, sight in (
+        ("plain causal", plain, full),
+        ("ALiBi", biased, full),
         (f"a window of {WINDOW}", plain, window),
         (f"documents of {DOCUMENT}", plain, in_documents),
         ("ALiBi in documents", biased, in_documents),
@@ -115,7 +113,7 @@ def memory(length: int) -> dict[str, float]:
             torch.cuda.synchronize()
             before = torch.cuda.memory_allocated()
             torch.cuda.reset_peak_memory_stats()
-            attention(*inputs, seen.places, seen.key_index, seen).backward(gradient)
+            attention(*inputs, sight.places, sight.key_index, sight).backward(gradient)
             torch.cuda.synchronize()
             peaks[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
     return peaks

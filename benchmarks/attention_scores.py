@@ -60,9 +60,9 @@ def score_alignment(config: Config, task: Any) -> Accuracy:
         places = torch.full(batch.targets.shape, -1)
         for row, pair in enumerate(chunk):
             for step in range(len(pair.target.split())):
-                place = right_place(str(config.data.corpus), pair.source, step)
-                assert place is not None
-                places[row, step] = place
+                position = right_place(str(config.data.corpus), pair.source, step)
+                assert position is not None
+                places[row, step] = position
         accuracy += alignment_accuracy(attention_weights(task, batch).cpu(), places)
     return accuracy
 

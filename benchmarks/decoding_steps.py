@@ -46,9 +46,10 @@ def show_decoding(
     for batch in batches:
         tokens = torch.randint(task.body.vocabulary, (batch, prompt), device=device)
         short, long = (median_of(decode_greedily(task, tokens, count), device) for count in (new, 2 * new))
-        whole, step = batch * new / short, batch * new / (long - short)
+        call_speed, step_speed = batch * new / short, batch * new / (long - short)
         print(
-            f"{name}, batch {batch}, {new} after {prompt}: {whole:,.0f} tokens/s, single steps {step:,.0f} tokens/s",
+            f"{name}, batch {batch}, {new} after {prompt}: {call_speed:,.0f} tokens/s,"
+            f" single steps {step_speed:,.0f} tokens/s",
             flush=True,
         )
         if options.profile:

@@ -159,8 +159,8 @@ WIDTHS = (9, 6, 7, 7, 11, 8, 10, 9, 10, 8, 14)
 
 def row(cells: Sequence[str]) -> str:
     return "".join(
-        f"{cell:{'<' if place == 0 else '>'}{width}}"
-        for place, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
+        f"{cell:{'<' if column == 0 else '>'}{width}}"
+        for column, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
     )
 
 

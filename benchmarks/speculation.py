@@ -83,8 +83,8 @@ def batches(count: int, rows: int, vocabulary: int) -> Iterator[tuple[Tensor, Te
 def gap_at(stepper: Stepper, prompt: Tensor, mask: Tensor, drafted: Sequences, plain: Sequences, row: int) -> float:
     """Return the gap between the two most probable tokens where the two texts of a row diverge."""
     shorter = min(drafted.tokens.shape[1], plain.tokens.shape[1])
-    place = int((drafted.tokens[row, :shorter] != plain.tokens[row, :shorter]).int().argmax())
-    prefix = torch.cat([prompt[row][mask[row]], plain.tokens[row, :place]])[None]
+    position = int((drafted.tokens[row, :shorter] != plain.tokens[row, :shorter]).int().argmax())
+    prefix = torch.cat([prompt[row][mask[row]], plain.tokens[row, :position]])[None]
     with torch.no_grad():
         first, second = stepper(prefix, None, stepper.initial_state(1))[0][0, -1].topk(2).values.tolist()
     return float(first - second)
@@ -107,11 +107,11 @@ def agreement(stepper: Stepper, drafts: Sequence[Draft], count: int, rows: int, 
 def equality(options: argparse.Namespace) -> None:
     count = -(-options.prompts // (2 * len(BODIES)))
     for name, dtype in itertools.product(BODIES, (torch.float32, torch.float64)):
-        task, other = small_model(name, 1, dtype), small_model("lstm", 2, dtype)
+        task, unrelated = small_model(name, 1, dtype), small_model("lstm", 2, dtype)
         drafts = [
             DraftStepper(perturb(task, 0.1).stepper()),
             PromptLookup(),
-            DraftStepper(other.stepper()),
+            DraftStepper(unrelated.stepper()),
             DraftStepper(task.stepper()),
         ]
         result = agreement(task.stepper(), drafts, count, options.rows)
@@ -129,23 +129,23 @@ class FixedRateDraft(DraftStepper):
 
     def __init__(self, stepper: Stepper, text: Tensor, rate: float):
         super().__init__(stepper)
-        self.text, self.rate, self.place = text, rate, 0
+        self.text, self.rate, self.position = text, rate, 0
         self.generator = torch.Generator().manual_seed(1)
 
     def initial_state(self, rows: int, capacity: int) -> Settled:
-        self.place = 1  # the first token is generated without a guess
+        self.position = 1  # the first token is generated without a guess
         return super().initial_state(rows, capacity)
 
     def propose(
         self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: Settled
     ) -> tuple[Proposal, Guessing]:
         proposal, after = super().propose(tokens, mask, most, uniform, state)
-        right = self.text[:, self.place : self.place + proposal.tokens.shape[1]]
+        right = self.text[:, self.position : self.position + proposal.tokens.shape[1]]
         is_right = torch.rand(right.shape, generator=self.generator) < self.rate
         return proposal._replace(tokens=torch.where(is_right, right, (right + 1) % self.stepper.vocabulary)), after
 
     def settle(self, accepted: Tensor, state: State) -> Settled:
-        self.place += int(accepted) + 1
+        self.position += int(accepted) + 1
         return super().settle(accepted, state)
 
 

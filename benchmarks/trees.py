@@ -30,10 +30,10 @@ def random_tree(words: int, random: Random) -> Nodes:
     """Draw a binary tree over `words` words: join two random neighbours to a phrase until one phrase is left."""
     open_nodes, parents, slots = list(range(words)), [-1] * (2 * words - 1), [0] * (2 * words - 1)
     for phrase in range(words, 2 * words - 1):
-        place = random.randrange(len(open_nodes) - 1)
-        for slot, child in enumerate(open_nodes[place : place + 2]):
+        position = random.randrange(len(open_nodes) - 1)
+        for slot, child in enumerate(open_nodes[position : position + 2]):
             parents[child], slots[child] = phrase, slot
-        open_nodes[place : place + 2] = [phrase]
+        open_nodes[position : position + 2] = [phrase]
     return Nodes(tuple(parents), tuple(slots))
 
 

@@ -142,12 +142,12 @@ def run(count: int, seed: int, runner: Runner = run_in_child) -> Result:
 
 @contextmanager
 def pretended_memory() -> Iterator[None]:
-    before = memory.SMALL, memory.machine_memory
+    original = memory.SMALL, memory.machine_memory
     memory.SMALL, memory.machine_memory = LARGEST // 10, lambda device: LARGEST
     try:
         yield
     finally:
-        memory.SMALL, memory.machine_memory = before
+        memory.SMALL, memory.machine_memory = original
 
 
 def attempt(case: Case) -> str:

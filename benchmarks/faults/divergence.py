@@ -61,7 +61,7 @@ class Case(NamedTuple):
 
 
 class Poisoned(nn.Module):
-    """A task whose loss, or its gradient, is multiplied by a factor if `poison` returns one with its place."""
+    """A task whose loss, or its gradient, is multiplied by a factor if `poison` returns one with its target."""
 
     def __init__(self, task: Any, poison: Callable[[], tuple[str, float] | None]):
         super().__init__()
@@ -77,9 +77,9 @@ class Poisoned(nn.Module):
 def with_poison(terms: dict[str, Term], poison: tuple[str, float] | None) -> dict[str, Term]:
     if poison is None:
         return terms
-    place, factor = poison
+    target, factor = poison
     loss: Tensor = terms["loss"].sum
-    if place == "loss":
+    if target == "loss":
         return {"loss": terms["loss"]._replace(sum=loss * factor)}
     loss.register_hook(lambda gradient: gradient * factor)
     return terms
@@ -121,8 +121,8 @@ def check_loop(case: Case) -> str:
     progress = Progress()
 
     def poison() -> tuple[str, float] | None:
-        place, kind = case.poisons.get(progress.step, ("", ""))
-        return (place, POISONS[kind]) if kind else None
+        target, kind = case.poisons.get(progress.step, ("", ""))
+        return (target, POISONS[kind]) if kind else None
 
     task = Poisoned(inner, poison)
     optimiser, average = OPTIMISERS[case.optimiser](task.parameters(), 0.01), Exponential(task)
@@ -177,8 +177,8 @@ def check_command(case: Case, folder: Path) -> str:
             nonlocal step
             terms, state = plain(self, batch, state)
             step += self.training
-            place, kind = case.poisons.get(step, ("", "")) if self.training else ("", "")
-            return with_poison(terms, (place, POISONS[kind]) if kind else None), state
+            target, kind = case.poisons.get(step, ("", "")) if self.training else ("", "")
+            return with_poison(terms, (target, POISONS[kind]) if kind else None), state
 
         LanguageModel.forward = forward  # type: ignore[method-assign]
         os.environ["CLEW_CACHE"] = str(folder.parent / "cache")

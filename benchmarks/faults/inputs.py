@@ -182,8 +182,8 @@ def make_cases(count: int, seed: int) -> list[Case]:
 
 def draw_case(rng: Random, number: int) -> Case:
     """Draw a file of any kind with one or more damages, sometimes with a wrong suffix."""
-    name = rng.choice(sorted(whole_files()))
-    content = whole_files()[name]
+    name = rng.choice(sorted(valid_files()))
+    content = valid_files()[name]
     for _ in range(rng.choice([1, 1, 2])):
         content = rng.choice(DAMAGES)(content, rng)
     suffix = rng.choice(["png", "jpg", "wav", "mp3", "txt"]) if rng.random() < 0.2 else name
@@ -204,9 +204,9 @@ def flip(content: bytes, rng: Random) -> bytes:
 
 def overwrite(content: bytes, rng: Random) -> bytes:
     """Overwrite four of the first hundred bytes with a number that may be gigantic."""
-    place = rng.randrange(max(1, min(len(content), 100)))
+    offset = rng.randrange(max(1, min(len(content), 100)))
     value = rng.choice([0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1, rng.randrange(2**32)])
-    return content[:place] + struct.pack(rng.choice("<>") + "I", value) + content[place + 4 :]
+    return content[:offset] + struct.pack(rng.choice("<>") + "I", value) + content[offset + 4 :]
 
 
 def leave_out(content: bytes, rng: Random) -> bytes:
@@ -215,15 +215,15 @@ def leave_out(content: bytes, rng: Random) -> bytes:
 
 
 def insert(content: bytes, rng: Random) -> bytes:
-    place = int(rng.random() * len(content))
-    return content[:place] + rng.choice([bytes(200), rng.randbytes(200), b"<html>404</html>"]) + content[place:]
+    offset = int(rng.random() * len(content))
+    return content[:offset] + rng.choice([bytes(200), rng.randbytes(200), b"<html>404</html>"]) + content[offset:]
 
 
 DAMAGES: list[Callable[[bytes, Random], bytes]] = [cut, flip, overwrite, leave_out, insert]
 
 
 @cache
-def whole_files() -> dict[str, bytes]:
+def valid_files() -> dict[str, bytes]:
     """Return a small picture or sound of every format, by suffix."""
     pictures = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "tif": "TIFF", "webp": "WEBP", "ppm": "PPM"}
     sounds = {"wav": "WAV", "flac": "FLAC", "ogg": "OGG", "mp3": "MP3", "aiff": "AIFF", "au": "AU"}
@@ -291,7 +291,7 @@ def turned(orientation: int) -> bytes:
 @cache
 def listed_files() -> dict[str, bytes]:
     """Return rare, wrong and dangerous files by name, and every format truncated at several places."""
-    whole = whole_files()
+    valid = valid_files()
     floats = struct.pack("<4f", 0.5, math.nan, math.inf, 0.1)
     files = {
         # not what the name says
@@ -299,12 +299,12 @@ def listed_files() -> dict[str, bytes]:
         "text.wav": b"three one four\n",
         "page.jpg": b"<!DOCTYPE html><html>404 not found</html>",
         "drawing.png": b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>',
-        "picture.wav": whole["png"],
-        "picture.mp3": whole["jpg"],
-        "sound.png": whole["wav"],
-        "sound.jpg": whole["mp3"],
-        "png.jpg": whole["png"],
-        "flac.wav": whole["flac"],
+        "picture.wav": valid["png"],
+        "picture.mp3": valid["jpg"],
+        "sound.png": valid["wav"],
+        "sound.jpg": valid["mp3"],
+        "png.jpg": valid["png"],
+        "flac.wav": valid["flac"],
         "archive.png": b"PK\x03\x04\x14\0\0\0\0\0",
         "video.wav": b"\x1aE\xdf\xa3\x01\0\0\0\0\0\0\x1f",
         "postscript.png": b"%!PS-Adobe-3.0 EPSF-3.0\n",
@@ -318,9 +318,9 @@ def listed_files() -> dict[str, bytes]:
         "bomb-within-the-limit.png": png(60_000, 50_000, b"\0" * 100),
         "claims-gigabytes.png": png(2**31 - 1, 2**31 - 1, b"\0"),
         "claims-gigabytes.wav": wav(size=4_000_000_000),
-        "claims-gigabytes.flac": whole["flac"][:21] + b"\xff\xff\xff\xff\xff" + whole["flac"][26:],
-        "claims-gigabytes.bmp": whole["bmp"][:18] + struct.pack("<ii", 2**31 - 1, 2**31 - 1) + whole["bmp"][26:],
-        "claims-gigabytes.gif": whole["gif"][:6] + b"\xff\xff\xff\xff" + whole["gif"][10:],
+        "claims-gigabytes.flac": valid["flac"][:21] + b"\xff\xff\xff\xff\xff" + valid["flac"][26:],
+        "claims-gigabytes.bmp": valid["bmp"][:18] + struct.pack("<ii", 2**31 - 1, 2**31 - 1) + valid["bmp"][26:],
+        "claims-gigabytes.gif": valid["gif"][:6] + b"\xff\xff\xff\xff" + valid["gif"][10:],
         "claims-gigabytes.ppm": b"P6 999999999 999999999 255\n" + bytes(100),
         "one-pixel.png": picture(1, 1),
         "wide.png": picture(1, 60_000),
@@ -364,8 +364,8 @@ def listed_files() -> dict[str, bytes]:
         "line\x1b[31mred\n.png": b"no picture",
     }
     cuts = {
-        f"cut-at-{share}.{name}": whole[name][: len(whole[name]) * share // 100]
-        for name in whole
+        f"cut-at-{share}.{name}": valid[name][: len(valid[name]) * share // 100]
+        for name in valid
         for share in (3, 20, 55, 97)
     }
     return files | cuts

@@ -252,7 +252,7 @@ class Reversal(nn.Module):
 
 def pairs(*numbers: int, size: int, longest: int = 6) -> Pair:
     """Draw sentences of 1 to `longest` symbols and their reversals. `numbers` is the seed."""
-    generator = torch.Generator().manual_seed(sum((number + 1) * 1009**place for place, number in enumerate(numbers)))
+    generator = torch.Generator().manual_seed(sum((number + 1) * 1009**index for index, number in enumerate(numbers)))
     lengths = torch.randint(1, longest + 1, (size,), generator=generator).tolist()
     source = torch.randint(FIRST_SYMBOL, FIRST_SYMBOL + SYMBOLS, (size, longest), generator=generator).tolist()
     sentences = [row[:length] for row, length in zip(source, lengths, strict=True)]

@@ -184,8 +184,8 @@ def change(event: str, path: Path) -> None:
         "grows": content + b"another line, with $ and \xc3\xa9 in it\n" * 50,
         "shrinks": content[:middle],
         "is emptied": b"",
-        "is spoilt": content[:middle] + b"\xff\n" + content[middle:],
-        "is written anew": bytes(reversed(content.decode("ascii", "ignore").encode())) or b"anew",
+        "is corrupted": content[:middle] + b"\xff\n" + content[middle:],
+        "is rewritten": bytes(reversed(content.decode("ascii", "ignore").encode())) or b"new",
     }
     if event in changed:
         path.write_bytes(changed[event])
@@ -259,12 +259,12 @@ def draw(random: Random) -> Case:
 EVENTS = [
     "vanishes",
     "shrinks",
-    "is written anew",
+    "is rewritten",
     "grows",
     "shrinks",
     "is emptied",
-    "is spoilt",
-    "is written anew",
+    "is corrupted",
+    "is rewritten",
     "folder",
     "unreadable",
     "loop",
