@@ -262,6 +262,7 @@ def test_only_texts_are_classified(runs: dict[str, Path]) -> None:
             (
                 "data= takes texts, labelled texts, tagged words, pairs and questions from memory, but this task learns"
                 " from"
+                r".*; pass a file instead, data=pathlib.Path\(FILE\)"
             ),
         ),
     ],

@@ -64,7 +64,11 @@ def test_a_folder_is_described_as_training_reads_it(clew: Clew) -> None:
         json.loads(clew("data", "objects", "--json").out)["command"]
         == "clew train text-gpt data.train=objects data.text=body"
     )
-    assert "corpus is a folder: its .txt files are read as text" in clew("data", "corpus", "--format", "csv").err
+    assert (
+        "corpus is a folder: its .txt files are read as text"
+        " and its .jsonl files as JSON lines; give a format for a single file only"
+        in clew("data", "corpus", "--format", "csv").err
+    )
     Path("tables").mkdir()
     Path("tables/a.csv").write_text(TICKETS, encoding="utf-8")
     assert clew("data", "tables").err.startswith("clew: tables: this is a folder; name a file in it: ")

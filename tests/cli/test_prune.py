@@ -36,7 +36,10 @@ def test_half_of_the_heads_are_pruned_and_the_rest_keep_the_measured_loss(clew: 
     )
 
     again = clew("train", "text-gpt", "--out", "half", "--resume")
-    assert again.status == 2 and "was pruned and has no checkpoint to resume from" in again.err
+    assert (
+        again.status == 2
+        and "was pruned and has no checkpoint to resume from; train it as a new run, transfer.from=" in again.err
+    )
 
 
 def test_named_heads_are_pruned_even_all_of_a_layer(clew: Clew, gpt: Path, tmp_path: Path):

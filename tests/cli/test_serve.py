@@ -25,7 +25,11 @@ from tests.runs.small import lstm_settings
         (["--timeout", "0"], "--timeout (0) is in seconds and must be above 0 and at most 3600"),
         (["--host", "0.0.0.0"], "add --allow-host NAME, the host name that they use"),
         (["--allow-host", "http://x"], "--allow-host takes a name such as hub.example.org"),
-        (["--host", "203.0.113.7", "--allow-host", "x.org"], "'203.0.113.7' is not an address of this machine"),
+        (
+            ["--host", "203.0.113.7", "--allow-host", "x.org"],
+            "'203.0.113.7' is not an address of this machine"
+            "; use 127.0.0.1 for local access, or 0.0.0.0 for all its addresses",
+        ),
         (["--port", "70000"], "a port must be between 0 and 65535"),
         ([], "runs/nothing is not a run directory"),
     ],

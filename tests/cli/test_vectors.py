@@ -67,7 +67,7 @@ def test_a_corpus_is_read_by_name(clew: Clew, monkeypatch: pytest.MonkeyPatch) -
         (["book.txt", "--min-count", "99"], "no word occurs 99 times; give more text or a smaller min_count"),
         (
             ["book.txt", "--method", "pmi", "--epochs", "2"],
-            "--epochs is for skip-gram and cbow, but pmi reads the text once",
+            "--epochs is for skip-gram and cbow, but pmi reads the text once; leave it out",
         ),
         (["book.txt", "--method", "glove"], "argument --method: invalid choice: 'glove'"),
         (["book.txt", "--seed", "-1"], "--seed (-1) must be at least 0"),

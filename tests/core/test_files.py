@@ -45,7 +45,9 @@ def test_what_is_larger_than_a_file_of_its_kind_is_not_read(tmp_path: Path) -> N
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(
-        UserError, match=r"config.json has 1,099,511,627,776 bytes, and a file of its kind has 67,108,864 at most"
+        UserError,
+        match=r"config.json has 1,099,511,627,776 bytes, and a file of its kind has 67,108,864 at most"
+        "; it is damaged or the wrong file",
     ):
         read_json(tmp_path / "config.json")
 

@@ -99,7 +99,11 @@ def test_an_object_without_text_is_reported(tmp_path: Path, content: dict, expec
 def test_missing_and_unsuitable_files_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file: .*nothing; the folder"):
         documents_at(tmp_path / "nothing", Notes())
-    with pytest.raises(UserError, match="data.format=csv: documents are plain text"):
+    with pytest.raises(
+        UserError,
+        match="data.format=csv: documents are plain text"
+        r" \(lines\) or JSON lines \(jsonl\); convert them, or leave it out",
+    ):
         documents_at(tmp_path, Notes(), format="csv")
     (tmp_path / "objects").write_text('{"text": "One."}\n')
     assert documents_of(documents_at(tmp_path / "objects", Notes(), format="jsonl")) == [["One."]]

@@ -194,7 +194,7 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
         ({"train": "none", "directions": ["de-en"]}, "none.de"),
         (
             {"corpus": "tatoeba-sample", "directions": ["de-en"], "target": "en"},
-            "data.directions takes the place of data.source and data.t",
+            "data.directions takes the place of data.source and data.target; leave these out",
         ),
         (
             {"corpus": "tatoeba-sample", "directions": ["de"]},

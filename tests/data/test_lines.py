@@ -111,7 +111,9 @@ def test_a_small_gzip_file_that_unpacks_to_a_large_one_is_rejected(tmp_path: Pat
     path = bomb(tmp_path / "bomb.txt.gz", line, 2**27)
     assert path.stat().st_size < 2**19
     with pytest.raises(
-        UserError, match=r"bomb.txt.gz: unpacks to more than 100 times its size, which no text does; .* unpack it first"
+        UserError,
+        match=r"bomb.txt.gz: unpacks to more than 100 times its size, which no text does; .* unpack it first"
+        " and give that file",
     ):
         for _ in read_lines(path):
             pass
@@ -130,5 +132,7 @@ def test_a_gzip_file_of_a_text_is_read_completely_at_any_size(tmp_path: Path) ->
 def test_the_length_of_a_line_can_be_limited(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("ab\nabcdef\n", encoding="utf-8")
     assert list(read_lines(tmp_path / "long.txt", 7)) == ["ab", "abcdef"]
-    with pytest.raises(UserError, match=r"long.txt:2: this line has more than 5 characters"):
+    with pytest.raises(
+        UserError, match=r"long.txt:2: this line has more than 5 characters; check that this is the right file"
+    ):
         list(read_lines(tmp_path / "long.txt", 5))

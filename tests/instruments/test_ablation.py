@@ -49,7 +49,7 @@ def test_a_classifiers_labels_are_shown_before_and_after() -> None:
 @pytest.mark.parametrize(
     "name, heads, sentence",
     [
-        ("gpt", [], "name the heads to switch off"),
+        ("gpt", [], "name the heads to switch off, such as heads=1.1,2.3; the instrument attention shows them"),
         ("gpt", ["9.9"], "unknown head '9.9'"),
         ("lstm", ["1.1"], "no attention"),
     ],

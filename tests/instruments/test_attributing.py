@@ -117,7 +117,11 @@ def test_special_tokens_around_a_text_are_never_occluded():
         ("tagger", {"method": "occlusion", "occlude": "remove"}, "set occlude=replace"),
         ("transformer", {"target": "tall", "place": 3}, "there is no token 3 in the target; it has 2"),
         ("bert", {"text": "the [MASK]", "place": 2}, "there is no mask 2; the text has 1"),
-        ("lstm", {"text": "a", "method": "occlusion", "occlude": "remove"}, "a text needs at least two tokens"),
+        (
+            "lstm",
+            {"text": "a", "method": "occlusion", "occlude": "remove"},
+            "a text needs at least two tokens for one to be removed; give a longer text",
+        ),
     ],
 )
 def test_unsuitable_requests_are_rejected(name, options, sentence):

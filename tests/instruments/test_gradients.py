@@ -57,7 +57,7 @@ def test_a_language_model_reads_the_beginning_of_a_long_text() -> None:
 
 
 def test_too_short_texts_are_rejected() -> None:
-    with pytest.raises(UserError, match="gradients need at least 3 places, and this text has 2"):
+    with pytest.raises(UserError, match="gradients need at least 3 places, and this text has 2; give a longer one"):
         look(small_run("lstm"), "gradients", {"text": "the"})
 
 

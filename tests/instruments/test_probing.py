@@ -157,7 +157,9 @@ def test_too_long_sentences_are_read_in_parts_and_words_truncated() -> None:
     vectors_found = word_vectors(body, reader, long)[-1]
     assert len(vectors_found) == 7
     torch.testing.assert_close(vectors_found[5:6], word_vectors(body, reader, [["x" * 24]])[-1])
-    with pytest.raises(UserError, match="the model has too few positions to read 'a'"):
+    with pytest.raises(
+        UserError, match="the model has too few positions to read 'a'; take a run with a larger model.max_length"
+    ):
         encode_parts(reader, [["a"]], 0)
 
 

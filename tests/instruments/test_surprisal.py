@@ -93,5 +93,7 @@ def test_a_classifier_is_rejected():
 def test_given_masks_have_no_surprisal_and_stay_masked():
     facts = look(small_run("bert"), "surprisal", {"text": "the [MASK] were"}).facts
     assert "[MASK]" in facts["tokens"] and facts["tokens"].index("[MASK]") not in facts["places"]
-    with pytest.raises(UserError, match="every token of this text is a mask"):
+    with pytest.raises(
+        UserError, match="every token of this text is a mask, so there is none to score; write at least one word"
+    ):
         look(small_run("bert"), "surprisal", {"text": "[MASK]"})

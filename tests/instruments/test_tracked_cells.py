@@ -79,7 +79,9 @@ def test_the_view_has_the_best_cells_and_colours_unseen_text(latch: Run) -> None
 
 
 def test_unsuitable_requests_are_rejected(latch: Run) -> None:
-    with pytest.raises(UserError, match="the text has 4 characters, but the search needs at least 200"):
+    with pytest.raises(
+        UserError, match="the text has 4 characters, but the search needs at least 200; pass a longer one or none"
+    ):
         look(latch, "track", {"text": "four"})
     with pytest.raises(UserError, match="unknown property 'quotes'; did you mean 'inside_quotes'"):
         look(latch, "track", {"text": TEXT, "properties": ["quotes"]})

@@ -236,8 +236,9 @@ def test_unsuitable_sources_and_settings_are_rejected(sources: dict[str, Path], 
         "embedding.vectors and embedding.dim configure the word table, which embedding.words=false disables; leave them"
         " out"
     )
-    assert "embedding.words=false leaves no input vectors for words" in refusal(
-        "embedding.words=false", "embedding.dim=null"
+    assert (
+        "embedding.words=false leaves no input vectors for words"
+        "; add embedding.characters=cnn or embedding.from=RUN" in refusal("embedding.words=false", "embedding.dim=null")
     )
     assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refusal("embedding.mix=lerned")
     with pytest.raises(UserError, match="a run: a tree_lstm reads trees; take a run that reads one sequence"):

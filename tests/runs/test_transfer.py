@@ -127,7 +127,8 @@ def test_a_moved_base_is_found_beside_the_adapter_or_by_clew_base(
     write_weights(Path("copy") / WEIGHTS, {**weights, "output_bias": weights["output_bias"] + 1})
     with pytest.raises(
         UserError,
-        match="elsewhere/run is an adapter on weights that copy no longer has .model.safetensors has another hash",
+        match="elsewhere/run is an adapter on weights that copy no longer has .model.safetensors has another hash"
+        r"\); restore them, or set",
     ):
         load_run("elsewhere/run")
 

@@ -201,7 +201,8 @@ def test_a_parser_is_fine_tuned_only_from_a_parser(tmp_path: Path) -> None:
     trees.write_text("\n".join(new), encoding="utf-8")
     with pytest.raises(
         UserError,
-        match="tree 1 of the training part has a label or tag that the parser of transfer.from cannot write",
+        match="tree 1 of the training part has a label or tag that the parser of transfer.from cannot write"
+        "; leave the tree out, or train without transfer.from",
     ):
         run_recipe("parse", settings, out=Path("other"))
     with pytest.raises(

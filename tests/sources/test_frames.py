@@ -68,7 +68,9 @@ def test_a_sound_without_samples_is_refused() -> None:
 
 @pytest.mark.parametrize("option", ["frequency_masks", "vocal_tract", "convolve"])
 def test_what_is_for_bands_is_refused_where_there_are_none(option: str) -> None:
-    with pytest.raises(UserError, match=f"task.input.{option} is for bands, and with cepstra \\(4\\) a frame has none"):
+    with pytest.raises(
+        UserError, match=f"task.input.{option} is for bands, and with cepstra \\(4\\) a frame has none; set it to 0"
+    ):
         LogMelReader(
             rate=1000,
             num_mels=5,
@@ -316,7 +318,11 @@ def test_what_is_no_sound_or_frame_is_refused() -> None:
             r"high \(5000 Hz\), which must be above it and at most half the rate \(4000 Hz\)",
         ),
         (lambda: LogMel(8000, low=300.0, high=200.0), r"low \(300 Hz\) to high \(200 Hz\)"),
-        (lambda: LogMel(100, 4, hop_ms=1.0), r"window_ms \(25\) and hop_ms \(1\) are 2 and 0 samples at a rate of 100"),
+        (
+            lambda: LogMel(100, 4, hop_ms=1.0),
+            r"window_ms \(25\) and hop_ms \(1\) are 2 and 0 samples at a rate of 100"
+            "; a window needs 2 and a hop 1",
+        ),
         (
             lambda: LogMel(8000, 100_000),
             "100,000 bands are narrower than a spectrum of 65,536 points; lower num_mels or raise low",

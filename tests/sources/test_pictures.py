@@ -259,7 +259,10 @@ def test_what_pictures_have_not_is_refused() -> None:
         UserError, match=r"model.word_dropout \(0.1\) drops words of a table, and pictures have none; leave it out"
     ):
         MODELS["recurrent"].build(MODELS["recurrent"].config(word_dropout=0.1), Patches())
-    with pytest.raises(UserError, match="shared embeddings are a table of tokens, and pictures have none"):
+    with pytest.raises(
+        UserError,
+        match="shared embeddings are a table of tokens, and pictures have none; set model.shared_embeddings=false",
+    ):
         MODELS["seq2seq"].build(MODELS["seq2seq"].config(shared_embeddings=True), Tokens(192), Patches())
     with pytest.raises(
         UserError, match=r"this body reads pictures \(batch, height, width, 3\), as its source's collate makes them"

@@ -184,7 +184,10 @@ def test_what_vectors_have_not_is_refused() -> None:
         UserError, match=r"model.word_dropout \(0.1\) drops words of a table, and vectors have none; leave it out"
     ):
         MODELS["recurrent"].build(MODELS["recurrent"].config(word_dropout=0.1), Vectors(WIDTH))
-    with pytest.raises(UserError, match="shared embeddings are a table of tokens, and vectors have none"):
+    with pytest.raises(
+        UserError,
+        match="shared embeddings are a table of tokens, and vectors have none; set model.shared_embeddings=false",
+    ):
         MODELS["seq2seq"].build(MODELS["seq2seq"].config(shared_embeddings=True), Tokens(WIDTH), Vectors(WIDTH))
     with pytest.raises(UserError, match=r"width \(0\) must be at least 1"):
         build("recurrent", Vectors(0))

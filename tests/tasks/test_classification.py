@@ -221,7 +221,11 @@ def test_two_texts_are_classified_together(pair: str, family: str) -> None:
     assert all(right) or (family, pair) == ("bag", "joined")
     assert task.classify([("red", "red")])[0].second == "red"
     with pytest.raises(
-        UserError, match="x: the second text is missing" if pair == "joined" else "x: task.pair=apart is for two texts"
+        UserError,
+        match="x: the second text is missing; either every example needs one, or none may have one"
+        if pair == "joined"
+        else "x: task.pair=apart is for two texts"
+        " that are classified together; name the column of the second with data.second",
     ):
         task.encode([*pairs, Labelled("red", ("same",), id="x")])
 

@@ -113,6 +113,8 @@ def test_a_pyramid_must_fit_the_encoder_without_residuals() -> None:
     with pytest.raises(UserError, match=r"model.pyramid \(3\) must be at most the number of the encoder's layers, 2"):
         built("model.pyramid=3")
     with pytest.raises(
-        UserError, match="model.pyramid joins pairs of positions, so a layer's input is twice too wide to add"
+        UserError,
+        match="model.pyramid joins pairs of positions, so a layer's input is twice too wide to add"
+        "; set model.residual=false",
     ):
         built("model.residual=true")

@@ -205,7 +205,9 @@ def test_texts_that_cannot_be_masked_or_paired_are_rejected(documents: EncodedDo
         MaskedExamples(documents, unframed, 20)
     one = EncodedDocuments(documents.tokens, documents.sentences, documents.documents[[0, -1]])
     with pytest.raises(
-        UserError, match="the training part is one document, but next-sentence prediction needs at least two"
+        UserError,
+        match="the training part is one document, but next-sentence prediction needs at least two"
+        "; separate documents by blank lines, or set task.next_sentence=false",
     ):
         MaskedExamples(one, task, 20)
     assert MaskedExamples(one, task, 20, to_train=False).spans(1, 0).seconds is None
@@ -225,5 +227,9 @@ def test_texts_that_cannot_be_masked_or_paired_are_rejected(documents: EncodedDo
     }.items():
         with pytest.raises(UserError, match=sentence):
             fill(task, [text])
-    with pytest.raises(UserError, match="text 7 is a pair, and this model was not trained to predict"):
+    with pytest.raises(
+        UserError,
+        match="text 7 is a pair, and this model was not trained to predict"
+        " whether one text follows another; give one text",
+    ):
         fill(bert(MaskedLanguageModelConfig(next_sentence=False)), [("one", "two")], numbers=[7])

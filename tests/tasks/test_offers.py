@@ -284,7 +284,11 @@ def test_a_parser_writes_trees_and_reads_them_as_brackets_or_symbols():
         for target in ("(TOP (NP (DT the) (NN thread)))", "(TOP (NP DT NN )NP )TOP")
     ]
     assert [reading.written for reading in readings] == [("(TOP", "(NP", "DT", "NN", ")NP", ")TOP", "<eos>")] * 2
-    with pytest.raises(UserError, match="the target '\\(TOP\\)' is not a tree over these words"):
+    with pytest.raises(
+        UserError,
+        match="the target '\\(TOP\\)' is not a tree over these words"
+        ", or has symbols that this parser cannot write; give a bracketed tree over the words, or the symbols of one",
+    ):
         task.reads(ModelInput("the thread", "(TOP)"))
 
 

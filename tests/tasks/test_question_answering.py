@@ -174,10 +174,14 @@ def test_without_spans_there_is_no_answer() -> None:
 
 
 def test_a_window_without_room_is_refused() -> None:
-    with pytest.raises(UserError, match=r"task.window \(2\) leaves no room for a passage"):
+    with pytest.raises(
+        UserError, match=r"task.window \(2\) leaves no room for a passage; raise it, or model.max_length"
+    ):
         build(window=2)
     with pytest.raises(
-        UserError, match=r"q: the question.s 5 tokens leave no room for the passage in task.window \(6\)"
+        UserError,
+        match=r"q: the question.s 5 tokens leave no room for the passage in task.window \(6\)"
+        "; lower task.longest_question, or raise task.window",
     ):
         build(window=6).encode([example()])
 

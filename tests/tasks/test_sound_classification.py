@@ -87,7 +87,7 @@ def test_missing_sounds_are_named(folder: Path) -> None:
         match=f"{folder}/empty: no sound in this folder; expected one folder per class, as in class/sound.wav; ",
     ):
         list(read_labelled_inputs(folder / "empty", SOUND_FILES))
-    with pytest.raises(UserError, match="names sounds by path: a Tensor has no path"):
+    with pytest.raises(UserError, match="names sounds by path: a Tensor has no path; save it as a sound file first"):
         list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")], Notes()) if LABELLED_SOUNDS.rows else ())
     with pytest.raises(
         UserError,

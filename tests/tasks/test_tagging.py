@@ -163,7 +163,8 @@ def test_phrases_of_a_tagged_text_have_character_offsets() -> None:
         ),
         (
             "it/O Ada/NOUN",
-            "names.conll:9, word 2: the tag 'NOUN' is not a phrase tag, and those of the training part are; ",
+            "names.conll:9, word 2: the tag 'NOUN' is not a phrase tag, and those of the training part are; "
+            "correct it, or check data.tags",
         ),
     ],
 )
@@ -243,5 +244,9 @@ def test_unsuitable_training_data_are_rejected() -> None:
         UserError, match="every word of the training part has the tag 'O', so there is nothing to tell apart"
     ):
         tagger([sentence("it/O rains/O")])
-    with pytest.raises(UserError, match="task.best=f1 needs phrase tags such as B-PER, and these are not"):
+    with pytest.raises(
+        UserError,
+        match="task.best=f1 needs phrase tags such as B-PER, and these are not"
+        "; leave it out, or set task.best=accuracy",
+    ):
         tagger([sentence("it/PRON rains/VERB")], best="f1")

@@ -141,7 +141,9 @@ def test_phrase_labels_are_read_as_words_on_request():
     assert [task.reader.tokenizer.token(id) for id in ids] == ["it", "rains", "(NP", "(VP", "(S"]
     assert len(build(examples).encode([example])[0].words.tokens) == 2
     with pytest.raises(
-        UserError, match="f:1: task.phrases=true reads the names of phrases, and this tree has none besides the labels"
+        UserError,
+        match="f:1: task.phrases=true reads the names of phrases, and this tree has none besides the labels"
+        " to predict; leave task.phrases out",
     ):
         build(trees(), phrases=True)
 

@@ -32,9 +32,12 @@ def test_an_array_is_read_zipped_or_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "not an IDX file, which begins with two zero bytes"),
+        (b"", "not an IDX file, which begins with two zero bytes, a type and a number of axes; give another file"),
         (b"Hello, world", "not an IDX file, which begins with two zero bytes"),
-        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "its values have the type 0x0d, and only bytes (0x08) are read"),
+        (
+            b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0",
+            "its values have the type 0x0d, and only bytes (0x08) are read; give another file",
+        ),
         (b"\0\0\x08\x03\0\0\0\x01", "the file ends within its header; copy it again"),
         (idx(PICTURES)[:-1], "the header says 24 x 3 x 4 bytes, but the file has 287; copy it again"),
         (idx(PICTURES) + b"\0", "the header says 24 x 3 x 4 bytes, but the file has more; copy it again"),

@@ -229,7 +229,9 @@ def test_a_small_file_that_claims_to_be_large_is_rejected(tmp_path: Path, monkey
     parquet.write_table(pa.table({"text": ["x" * 10_000] * 2000}), path, compression="zstd", use_dictionary=False)
     monkeypatch.setattr("clew.data.files.unpacking.SMALL", 2**16)
     with pytest.raises(
-        UserError, match="a row group unpacks to more than 100 times the size of the file, which no table of texts does"
+        UserError,
+        match="a row group unpacks to more than 100 times the size of the file, which no table of texts does"
+        "; give another file",
     ):
         list(read_table(path))
 

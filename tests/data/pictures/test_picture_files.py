@@ -213,7 +213,7 @@ def test_without_pillow_plain_png_files_are_read_and_others_say_what_to_install(
     assert refusal(lambda: read_picture(broken)).startswith(f"{broken}: the picture is damaged or truncated (")
     assert "more than the limit of 67,108,864" in refusal(lambda: read_picture(huge))
     assert refusal(lambda: read_picture(empty)).startswith(
-        f"{empty}: the picture has no pixels (4 x 0), so it is damaged"
+        f"{empty}: the picture has no pixels (4 x 0), so it is damaged; copy it again, or leave it out"
     )
 
 

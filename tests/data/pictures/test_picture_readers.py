@@ -182,7 +182,9 @@ def test_examples_from_python_are_written_and_read_back(folder: Path) -> None:
     assert refusal(lambda: read_captioned([("z.png",)])).startswith(
         "example 1: expected (picture, captions), found ('z.png',)"
     )
-    with pytest.raises(UserError, match="which names pictures by path: a Scene has no path"):
+    with pytest.raises(
+        UserError, match="which names pictures by path: a Scene has no path; save it as a picture file first"
+    ):
         list(CAPTIONED.rows([(scenes(1, 1)[0], "a square")], Notes()) if CAPTIONED.rows else ())
 
 

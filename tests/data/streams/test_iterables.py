@@ -95,11 +95,14 @@ def test_data_that_cannot_be_read_twice_are_rejected_with_a_remedy() -> None:
     once = pages()
     assert refusal(lambda: documents(lambda: once)).startswith(
         "data= is a function that returns the same iterator at every call, but a"
+        " stream is read again in every epoch and after every resume; return a new iterator from each call, as a"
+        " function with `yield` does"
     )
     sentence = "data= is a function that returned 3, but it must return an iterator of texts; let it yield them"
     assert refusal(lambda: documents(lambda: 3)) == sentence
     assert refusal(lambda: register_iterable(7, "train")).startswith(
         "data= is 7, but a stream must be a function that returns an iterator of texts, or an"
+        " object that can be iterated repeatedly; pass one of these, or omit data.stream"
     )
 
 

@@ -148,7 +148,8 @@ def test_sentences_without_heads_can_be_read_but_have_no_graph(tmp_path):
 
 def test_graphs_without_edges_are_rejected():
     with pytest.raises(
-        UserError, match="the graphs of the training split have no edges, but the model reads along edges"
+        UserError,
+        match="the graphs of the training split have no edges, but the model reads along edges; see task.edges",
     ):
         edge_types([[], []])
 

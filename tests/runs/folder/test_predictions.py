@@ -95,6 +95,7 @@ def test_statistics_survive_a_round_trip_and_malformed_ones_are_rejected() -> No
         Path("run/predictions.jsonl").write_text(f'{{"id": "a", "score": 1, "statistics": {broken}}}\n')
         with pytest.raises(
             UserError,
-            match='run/predictions.jsonl:1: "statistics" has one object per measure, with the name of a formula',
+            match='run/predictions.jsonl:1: "statistics" has one object per measure, with the name of a formula'
+            " and its numbers; evaluate the run again",
         ):
             read_prediction_records(Path("run"))

@@ -127,7 +127,10 @@ def test_the_command_replaces_a_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [main(arguments), main(arguments), main([*arguments, "--overwrite"])] == [0, 2, 0]
     assert "replace it with --overwrite" in capsys.readouterr().err
     assert main([*arguments, "seed=1,2", "--overwrite"]) == 2
-    assert "--overwrite replaces one run, but this is a grid of several" in capsys.readouterr().err
+    assert (
+        "--overwrite replaces one run, but this is a grid of several"
+        "; leave it out, or delete the folders first" in capsys.readouterr().err
+    )
 
 
 class Mean(nn.Module):

@@ -156,7 +156,10 @@ def test_invalid_settings_are_rejected_with_a_sentence() -> None:
             {"name": "exponential", "base": 1.0},
             r"the base of scheduled_sampling \(1.0\) must be between 0 and 1, such as 0.9999",
         ),
-        ({"name": "inverse_sigmoid", "scale": 0.5}, r"the scale of scheduled_sampling \(0.5\) must be at least 1"),
+        (
+            {"name": "inverse_sigmoid", "scale": 0.5},
+            r"the scale of scheduled_sampling \(0.5\) must be at least 1; it is in steps, and larger is slower",
+        ),
     ):
         with pytest.raises(UserError, match=sentence):
             sequence_task("luong", config=SequenceConfig(scheduled_sampling=options))

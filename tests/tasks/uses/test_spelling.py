@@ -61,6 +61,7 @@ def test_a_model_of_other_tokens_than_letters_is_rejected(run: Path) -> None:
     words = train_word(["a cab"], specials=["<eos>"])
     with pytest.raises(
         UserError,
-        match="the language model and the transcriber must both use characters, but they use characters and words",
+        match="the language model and the transcriber must both use characters, but they use characters and words"
+        "; train both with text.tokenizer=character, or give a text file to count n-grams in",
     ):
         SteppedModel(clew.load(run).task, words)

@@ -137,8 +137,14 @@ def test_unknown_layers_and_poolings_are_rejected() -> None:
         match="the pooling 'attention' has weights, which this run has not trained; choose first, last, max, mean",
     ):
         vectors(pooling="attention")
-    with pytest.raises(UserError, match="a pooling with weights was trained on the last layer"):
+    with pytest.raises(
+        UserError,
+        match="a pooling with weights was trained on the last layer; leave the layer out, or choose another pooling",
+    ):
         vectors(pooling=POOLINGS["pooler"](8), layer=0)
-    with pytest.raises(UserError, match="2 tokens leave no room for a text"):
+    with pytest.raises(
+        UserError,
+        match="2 tokens leave no room for a text beside special tokens; take a run with a larger model.max_length",
+    ):
         vectors(longest=2)
     assert {name for name, pooling in POOLINGS.items() if not list(pooling(4).parameters())} == set(WITHOUT_WEIGHTS)
