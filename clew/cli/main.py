@@ -125,18 +125,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         call = find_verb(words)
         with screens(exact=call is not None and call.answers):
-            return run_interruptible(words)
+            return run(words)
+    except KeyboardInterrupt as stop:
+        message, status = "; ".join(["interrupted", *map(str, stop.args)]), 143 if isinstance(stop, Terminated) else 130
+        with screens(exact=True):
+            return complain(message, status)
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-
-
-def run_interruptible(arguments: list[str]) -> int:
-    """Run a command and return its exit code, also if it is interrupted."""
-    try:
-        return run(arguments)
-    except KeyboardInterrupt as stop:
-        return complain("; ".join(["interrupted", *map(str, stop.args)]), 143 if isinstance(stop, Terminated) else 130)
 
 
 def run(arguments: list[str]) -> int:
