@@ -27,6 +27,8 @@ import torch
 from clew.core.errors import UserError, counted, printable
 
 LONGEST_MESSAGE = 400
+LONGEST_WORD = 40
+"""The most characters of a word that count towards a message's length: names of files may be long."""
 INTERNALS = re.compile(
     r"<[\w.]+ object|<class |<function |<built-in|object at 0x|Traceback|ValidationError|errors\.pydantic\.dev"
 )
@@ -210,7 +212,7 @@ def message_problem(text: str) -> str:
     """Return what is wrong with an error message, or an empty string."""
     if not text.isprintable():
         return "a message that cannot be printed on one line"
-    if len(text) > LONGEST_MESSAGE:
+    if sum(1 + min(len(word), LONGEST_WORD) for word in text.split(" ")) > LONGEST_MESSAGE:
         return f"a message of more than {LONGEST_MESSAGE} characters"
     if INTERNALS.search(text):
         return "a message with Python internals"
