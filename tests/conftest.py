@@ -1,5 +1,4 @@
-"""One seeded, deterministic way to draw examples, and one thread a worker, where OMP_NUM_THREADS does not ask for
-more."""
+"""Deterministic hypothesis examples, one thread per worker unless OMP_NUM_THREADS sets more, and a browser."""
 
 import gc
 import os
@@ -16,12 +15,12 @@ settings.register_profile("clew", derandomize=True, deadline=None, max_examples=
 settings.load_profile("clew")
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    import torch  # the process that hands out tests does without
+    import torch  # not needed in the process that distributes tests
 
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that a test starts too
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for processes that a test starts
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
-os.environ["CLEW_STATE"] = tempfile.mkdtemp(prefix="clew-state-")  # the user's own list of runs is left alone
+os.environ["CLEW_STATE"] = tempfile.mkdtemp(prefix="clew-state-")  # so that the user's list of runs is not changed
 
 
 def pytest_unconfigure() -> None:
@@ -29,24 +28,23 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected stays to the end: garbage collections need not look at it again and again."""
+    """Imported modules and collected tests live to the end, so garbage collection can skip them."""
     gc.collect()
     gc.freeze()
 
 
-# A shell that starts the suite in the background has interrupts ignored, here and in all that is started from here;
-# tests send them.
+# A shell that starts the suite in the background ignores interrupts, here and in child processes; tests send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, where playwright and the system have one."""
+    """Chromium, if playwright and a browser are installed."""
     playwright = pytest.importorskip("playwright.sync_api")
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if found is None:
+    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if executable is None:
         pytest.skip("no Chromium is installed")
     with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+        chromium = started.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

@@ -1,5 +1,4 @@
-"""Two tables crossed: by default every member of either is met with one of the other, the rest of the products with `-m
-slow`."""
+"""Products of two tables: by default every member of each occurs once; the remaining products are marked slow."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +7,7 @@ import pytest
 
 
 def crossed(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
-    """Parameters (one of the first, one of the second)."""
+    """Pairs of a member of the first and a member of the second."""
     rows, columns = list(first), list(second)
     return [
         pytest.param(one, other, marks=[] if row % len(columns) == column % max(len(rows), 1) else pytest.mark.slow)
@@ -18,5 +17,5 @@ def crossed(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
 
 
 def quickly(members: Iterable[Any], *chosen: Any) -> list[Any]:
-    """All of a table, those that are not chosen with `-m slow`."""
+    """All members of a table; those not chosen are marked slow."""
     return [pytest.param(member, marks=[] if member in chosen else pytest.mark.slow) for member in members]

@@ -1,4 +1,4 @@
-"""Every walk of CONTRIBUTING.md works as it stands: its files are written, its commands run one after another."""
+"""Every example of CONTRIBUTING.md works unchanged: its files are written, and its commands run in order."""
 
 import json
 import re
@@ -37,18 +37,18 @@ SUBJECTS = ("the dog", "a cat", "she", "he", "the old dog", "my friend")
 VERBS = ("runs", "sleeps", "sings", "eats")
 
 
-class Walk(NamedTuple):
-    """What a section tells a reader to write, and to type."""
+class Example(NamedTuple):
+    """The files and the commands of a section."""
 
     files: dict[str, str]
     commands: list[list[str]]
 
 
-def read_walks() -> dict[str, Walk]:
+def read_examples() -> dict[str, Example]:
     sections = re.split(
         r"^### ", GUIDE.read_text(encoding="utf-8").partition("## Into the package")[0], flags=re.MULTILINE
     )[1:]
-    walks = {}
+    examples = {}
     for section in sections:
         files = dict(re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE))
         lines = [
@@ -56,16 +56,16 @@ def read_walks() -> dict[str, Walk]:
             for block in re.findall(r"^```bash\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
             for line in block.splitlines()
         ]
-        walks[section.partition("\n")[0]] = Walk(files, [shlex.split(line) for line in lines])
-    return walks
+        examples[section.partition("\n")[0]] = Example(files, [shlex.split(line) for line in lines])
+    return examples
 
 
-WALKS = read_walks()
+EXAMPLES = read_examples()
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the data that the walks speak of; tables are as before when a test is over."""
+def prepared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the data that the examples use; tables are restored after each test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     rows = [f"{subject} {verb},1\n{verb} {subject} the,0\n" for subject in SUBJECTS for verb in VERBS]
@@ -74,21 +74,21 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     words = "".join(f"<s>\n{subject}\tN\n{verb}\tV\n</s>\n" for subject in ("Ada", "Bo", "she", "he") for verb in VERBS)
     Path("words.vert").write_text(f"<doc>\n{words}</doc>\n", encoding="utf-8")
     tables: list[dict[str, Any]] = [CELLS, TASKS, INSTRUMENTS, FORMATS]
-    kept = [dict(table) for table in tables]
+    contents = [dict(table) for table in tables]
     yield tmp_path
-    for table, before in zip(tables, kept, strict=True):
+    for table, before in zip(tables, contents, strict=True):
         table.clear()
         table.update(before)
     for name in [name for name in sys.modules if name.startswith("clew_user_code_")]:
         del sys.modules[name]
 
 
-def follow(title: str) -> None:
-    """Writes the files of a walk, and types its commands; training is cut short."""
-    walk = WALKS[title]
-    for name, code in walk.files.items():
+def run_example(title: str) -> None:
+    """Write the files of an example, and run its commands with short trainings."""
+    example = EXAMPLES[title]
+    for name, code in example.files.items():
         Path(name).write_text(code, encoding="utf-8")
-    for command, *words in walk.commands:
+    for command, *words in example.commands:
         if command == "python":
             runpy.run_path(words[0])
             continue
@@ -97,67 +97,67 @@ def follow(title: str) -> None:
         assert main([*words, *small]) == 0, words
 
 
-def test_the_walks_are_those_that_the_contract_has() -> None:
-    assert list(WALKS) == ["A cell", "A task", "A source", "An instrument", "A corpus format"]
-    assert all(walk.files and walk.commands for walk in WALKS.values())
+def test_the_examples_cover_every_extension_point() -> None:
+    assert list(EXAMPLES) == ["A cell", "A task", "A source", "An instrument", "A corpus format"]
+    assert all(example.files and example.commands for example in EXAMPLES.values())
 
 
-def test_a_cell_is_checked_trained_and_used(capsys: pytest.CaptureFixture[str]) -> None:
-    follow("A cell")
+def test_the_cell_is_checked_trained_and_used(capsys: pytest.CaptureFixture[str]) -> None:
+    run_example("A cell")
     shown = capsys.readouterr().out
     assert re.search(r"cell 'leaky': (\d+) of \1 laws hold", shown)
 
 
-def test_a_task_is_checked_trained_and_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    follow("A task")
+def test_the_task_is_checked_trained_and_used(capsys: pytest.CaptureFixture[str]) -> None:
+    run_example("A task")
     shown = capsys.readouterr().out
     assert "task 'acceptability': 6 of 6 laws hold" in shown
     assert re.search(r"^0\.\d+\tthe dog runs$", shown, re.MULTILINE)
     assert "exports/acceptability/logits.pt2" in shown
 
 
-def test_a_file_of_a_task_is_about_fifty_lines() -> None:
-    assert len(WALKS["A task"].files["acceptability.py"].splitlines()) <= 52
+def test_the_file_of_the_task_has_about_fifty_lines() -> None:
+    assert len(EXAMPLES["A task"].files["acceptability.py"].splitlines()) <= 52
 
 
 @pytest.mark.slow
-def test_a_source_is_trained_and_its_padding_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
-    follow("A source")
-    right = re.search(r"(\d+)% of unseen sequences are right", capsys.readouterr().out)
-    assert right is not None and int(right[1]) >= 85
+def test_the_source_is_trained_and_ignores_padding(capsys: pytest.CaptureFixture[str]) -> None:
+    run_example("A source")
+    accuracy = re.search(r"(\d+)% of unseen sequences are right", capsys.readouterr().out)
+    assert accuracy is not None and int(accuracy[1]) >= 85
 
 
-def test_an_instrument_looks_into_runs_of_the_package_and_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_instrument_works_on_built_in_and_user_defined_runs(capsys: pytest.CaptureFixture[str]) -> None:
     Path("runs").mkdir()
     save(small_run("lstm"), Path("runs/shakespeare-lstm"))
-    task = WALKS["A task"]
+    task = EXAMPLES["A task"]
     Path("acceptability.py").write_text(task.files["acceptability.py"], encoding="utf-8")
     train = next(words for _, *words in task.commands if words[0] == "train")
     assert main([*train, "training.steps=1", "model.dim=8"]) == 0
     capsys.readouterr()
-    follow("An instrument")
+    run_example("An instrument")
     *drawn, facts = capsys.readouterr().out.splitlines()
     assert drawn[0] == "Norms"
-    found = json.loads(facts)
-    assert found["tokens"] == ["the", "dog", "runs"] and all(norm > 0 for norm in found["norms"])
+    view_facts = json.loads(facts)
+    assert view_facts["tokens"] == ["the", "dog", "runs"] and all(norm > 0 for norm in view_facts["norms"])
 
 
-def test_a_corpus_format_is_described_trained_on_and_tagged(capsys: pytest.CaptureFixture[str]) -> None:
-    follow("A corpus format")
+def test_the_corpus_format_is_described_trained_on_and_tagged(capsys: pytest.CaptureFixture[str]) -> None:
+    run_example("A corpus format")
     shown = capsys.readouterr().out
     assert "words.vert: vertical text, 16 records" in shown
     assert "clew train tag data.train=words.vert data.words=words data.tags=tags --code vertical.py" in shown
     assert re.search(r"^Ada\t\w", shown, re.MULTILINE)
 
 
-def test_a_broken_record_of_ones_own_format_is_refused_by_its_place(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("vertical.py").write_text(WALKS["A corpus format"].files["vertical.py"], encoding="utf-8")
+def test_a_malformed_record_of_the_format_is_rejected_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("vertical.py").write_text(EXAMPLES["A corpus format"].files["vertical.py"], encoding="utf-8")
     Path("words.vert").write_text("<s>\nAda\tN\nruns\n</s>\n", encoding="utf-8")
     assert main(["train", "tag", "data.train=words.vert", "--code", "vertical.py"]) == 2
     assert "words.vert:1: expected a word, a tab and a tag on every line of a sentence" in capsys.readouterr().err
 
 
-def test_a_run_keeps_one_file(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_stores_only_one_file_of_code(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.py", "b.py"):
         Path(name).write_text("", encoding="utf-8")
     assert main(["train", "tag", "--code", "a.py", "--code", "b.py"]) == 2

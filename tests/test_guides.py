@@ -1,5 +1,4 @@
-"""The code of a guide runs as it stands, and its commands are commands. The code of those on runs is tried beside their
-verbs."""
+"""The code of guides runs unchanged, and their commands parse. Code that needs a run is tested with its verb."""
 
 import re
 import shlex
@@ -59,7 +58,7 @@ def test_a_file_is_described_as_the_guide_shows(
 
 
 def commands() -> list[str]:
-    """Every call of `clew` in the guides' blocks, without what the shell does around it."""
+    """Every call of `clew` in the blocks of the guides, without shell syntax around it."""
     fenced = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
     blocks = [block for guide in GUIDES for block in fenced.findall(guide.read_text(encoding="utf-8"))]
     calls = [
@@ -88,7 +87,7 @@ def test_a_command_of_a_guide_parses(command: str, tmp_path: Path, monkeypatch: 
 
 
 def settings() -> list[tuple[str, str]]:
-    """The settings in the tables of guides, each with a recipe that it is for."""
+    """The settings in the tables of guides, each with a recipe to which it applies."""
     recipes = {
         "reading": ["answer-facts"],
         "translation": ["translate", "data.train=pairs.tsv"],
@@ -108,9 +107,9 @@ def settings() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("recipe", "setting"), settings())
-def test_a_setting_of_a_guide_is_one(recipe: str, setting: str) -> None:
-    name, *given = recipe.split()
-    config_of(name, [*given, *re.findall(r"\w+\.\w+=(?:\{.*?\}|\S+)", setting)])
+def test_a_setting_of_a_guide_is_valid(recipe: str, setting: str) -> None:
+    name, *assignments = recipe.split()
+    config_of(name, [*assignments, *re.findall(r"\w+\.\w+=(?:\{.*?\}|\S+)", setting)])
 
 
 def test_the_code_on_fine_tuning_runs(
@@ -146,7 +145,7 @@ def test_the_code_on_word_vectors_runs(
     names: dict = {}
     exec(code_of(GUIDE.with_stem("word-vectors")), names)
     assert names["same"].words.words == names["vectors"].words.words
-    assert "('his'" in capsys.readouterr().out  # he - she + her
+    assert "('his'" in capsys.readouterr().out  # his = he - she + her
 
 
 @pytest.mark.slow
@@ -174,11 +173,11 @@ def test_the_code_on_exporting_runs(
     assert "exports/notes/classifier.pt2" in capsys.readouterr().out.splitlines()
 
 
-def test_the_code_on_a_module_of_ones_own_runs_and_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_on_user_defined_modules_runs_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     weights, guide = [], GUIDE.with_stem("own-module")
-    for _ in range(2):  # the second time it is done already
+    for _ in range(2):  # the second time the fit is finished already
         names: dict = {}
         exec(code_of(guide), names)
         weights.append(names["fitted"].module.map.weight.detach())
@@ -187,7 +186,7 @@ def test_the_code_on_a_module_of_ones_own_runs_and_runs_again(tmp_path: Path, mo
 
 
 @pytest.mark.slow
-def test_the_code_on_batches_and_loops_of_ones_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_on_user_defined_batches_and_loops_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     names: dict = {"__name__": "guide"}
@@ -198,7 +197,7 @@ def test_the_code_on_batches_and_loops_of_ones_own_runs(tmp_path: Path, monkeypa
 
 
 @pytest.mark.slow
-def test_the_code_on_python_runs_from_top_to_bottom_and_again(
+def test_the_code_on_python_runs_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("sklearn")

@@ -1,5 +1,4 @@
-"""The Dockerfile and environment.yml install what pyproject.toml and constraints.txt say. No image is built here: names
-are looked up."""
+"""The Dockerfile and environment.yml agree with pyproject.toml and constraints.txt. No image is built."""
 
 import re
 import tomllib
@@ -14,7 +13,7 @@ INSTRUCTIONS = {"ARG", "FROM", "RUN", "COPY", "USER", "ENV", "WORKDIR", "EXPOSE"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Every instruction of the Dockerfile with its words, its lines joined."""
+    """Every instruction of the Dockerfile with its arguments, continued lines joined."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
@@ -26,7 +25,7 @@ def words(name: str) -> list[str]:
 
 
 def environment() -> tuple[list[str], list[str]]:
-    """What conda installs, and what pip installs in it."""
+    """The packages that conda installs, and those that pip installs."""
     content = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     *conda, pip = content["dependencies"]
     return conda, pip["pip"]
@@ -38,7 +37,7 @@ def is_supported(version: str) -> bool:
 
 
 def is_sent(path: str) -> bool:
-    """Whether Docker gets a file: the last line of .dockerignore that fits it decides."""
+    """Whether a file is sent to Docker: the last matching line of .dockerignore decides."""
     sent = True
     for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#") and fnmatch(path, line.lstrip("!").removeprefix("**/")):
@@ -61,7 +60,7 @@ def test_variables_of_the_dockerfile_are_declared_before_they_are_used() -> None
     assert {"TORCH_INDEX", "EXTRAS", "PYTHON"} <= declared
 
 
-def test_what_the_dockerfile_copies_is_there_and_is_sent() -> None:
+def test_files_that_the_dockerfile_copies_exist_and_are_sent() -> None:
     copied = [source for rest in words("COPY") for source in rest.split()[:-1]]
     needed = ["pyproject.toml", "constraints.txt", PROJECT["readme"], *PROJECT["license-files"], "clew"]
     assert sorted(copied) == sorted(needed)
@@ -76,13 +75,13 @@ def test_everything_is_installed_in_the_tested_versions() -> None:
     assert "\ntorch==" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
 
-def test_the_container_runs_as_a_user_who_is_not_root() -> None:
+def test_the_container_does_not_run_as_root() -> None:
     names = [name for name, _ in instructions()]
     assert words("USER") == ["clew"] and names.index("USER") < names.index("ENTRYPOINT")
     assert "RUN" not in names[names.index("USER") :]
 
 
-def test_both_have_a_python_that_is_supported_and_the_wheels_for_a_cpu() -> None:
+def test_both_use_a_supported_python_and_wheels_for_cpu() -> None:
     conda, pip = environment()
     [python] = [each.partition("=")[2] for each in conda if each.startswith("python=")]
     assert is_supported(python) and f"PYTHON={python}" in words("ARG")
@@ -90,14 +89,14 @@ def test_both_have_a_python_that_is_supported_and_the_wheels_for_a_cpu() -> None
     assert f"--extra-index-url {index}" in pip
 
 
-def test_the_extras_that_are_named_exist() -> None:
+def test_named_extras_exist() -> None:
     extras = PROJECT["optional-dependencies"]
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8") + (ROOT / "environment.yml").read_text(encoding="utf-8")
     named = [name for group in re.findall(r"\[([\w,]+)\]", text) for name in group.split(",")]
     assert len(named) > 3 and set(named) <= {*extras}
 
 
-def test_the_port_is_the_one_that_serve_takes() -> None:
+def test_the_exposed_port_is_the_default_of_serve() -> None:
     from clew.cli import serve
 
     assert words("EXPOSE") == [

@@ -1,5 +1,4 @@
-"""requirements.lock has what constraints.txt has, each with the hashes of its files, and installs without anything
-else."""
+"""requirements.lock pins the packages of constraints.txt with hashes, and is complete."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires
@@ -31,7 +30,7 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     assert len(named) > 25 and [name for name in named if f"\n{name.lower().replace('_', '-')}==" not in lock] == []
 
 
-def test_everything_that_a_locked_package_needs_is_locked() -> None:
+def test_every_dependency_of_a_locked_package_is_locked() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     locked = {simplified(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
     missing = [(name, need) for name in sorted(locked) for need in needs(name) if need not in locked]
@@ -39,7 +38,7 @@ def test_everything_that_a_locked_package_needs_is_locked() -> None:
 
 
 def needs(name: str) -> set[str]:
-    """What an installed package requires here, its extras left out; nothing where it is not installed."""
+    """The requirements of a package on this platform, without extras; none if it is not installed."""
     try:
         lines = requires(name) or []
     except PackageNotFoundError:

@@ -1,5 +1,5 @@
-"""No code decides by the name of a task, by a run's verb or by a kind of data: a task says what it is in its entry and
-by its methods."""
+"""No code branches on the name of a task, the verb of a run or a kind of data: a task describes itself by its entry and
+its methods."""
 
 import ast
 import inspect
@@ -20,22 +20,22 @@ KINDS |= {entry.learning.reads for entry in TASKS.values() if entry.learning is 
 ALLOWED = {"recipes"}
 """Packages whose files are about tasks by name."""
 PENDING: set[str] = set()
-"""Files that still decide so. One that no longer does is taken off the list."""
+"""Files that still branch on names. Remove a file from the list when it no longer does."""
 
 
 def own_names(path: Path) -> set[str]:
-    """The tasks that a file has the entry of: it may say their names."""
+    """The tasks whose entry is in this file: it may contain their names."""
     return {name for name, entry in TASKS.items() if inspect.getfile(entry.config) == str(path)}
 
 
 def literals(node: ast.AST) -> set[str]:
-    """The strings of a literal: a text, or a tuple, list or set of texts."""
+    """The strings of a literal: a string, or a tuple, list or set of strings."""
     parts = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
     return {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
 
 
 def key(node: ast.AST) -> str | None:
-    """`a.name` and `a["name"]` both are called name, and so is a variable."""
+    """The name of a variable, of an attribute `a.name` or of an item `a["name"]`."""
     if isinstance(node, ast.Attribute):
         return node.attr
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -52,9 +52,9 @@ def is_task_name(node: ast.AST) -> bool:
 
 
 def decides(one: ast.AST, other: ast.AST, names: set[str]) -> bool:
-    """Whether a comparison of the two is one by name."""
-    said = literals(one) | literals(other)
-    if said & names:
+    """Whether a comparison of these two branches on a name."""
+    strings = literals(one) | literals(other)
+    if strings & names:
         return True
     for side, against in ((one, other), (other, one)):
         if is_verb(side) and (isinstance(side, ast.Attribute) or literals(against)):
@@ -71,12 +71,12 @@ def decides(one: ast.AST, other: ast.AST, names: set[str]) -> bool:
             and key(against) == "kind"
             and (key(against.value) or "a")[0].isupper()
         ):
-            return True  # of a class: Trees.kind
+            return True  # the attribute of a class, such as Trees.kind
     return False
 
 
 def decisions(source: str, names: set[str]) -> Iterator[int]:
-    """The lines of Python that compare a verb, a task's name or a kind of data."""
+    """The lines of Python code that compare a verb, the name of a task or a kind of data."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -92,7 +92,7 @@ def decisions(source: str, names: set[str]) -> Iterator[int]:
 
 
 def decisions_of_script(source: str, names: set[str]) -> Iterator[int]:
-    """The lines of JavaScript that compare a text that is a verb or a task's name."""
+    """The lines of JavaScript that compare a string with a verb or the name of a task."""
     word = rf"""["'`](?:{"|".join(sorted(names | VERBS))})["'`]"""
     pattern = rf"[=!]==?\s*{word}|{word}\s*[=!]==?|\bcase\s+{word}|\[[^\]]*{word}[^\]]*\]\s*\.(?:includes|indexOf)\("
     for match in re.finditer(pattern, source):
@@ -100,8 +100,8 @@ def decisions_of_script(source: str, names: set[str]) -> Iterator[int]:
 
 
 @cache
-def found() -> dict[str, list[int]]:
-    """Every file that decides by name, and where."""
+def branching_lines() -> dict[str, list[int]]:
+    """The files that branch on names, with line numbers."""
     lines: dict[str, list[int]] = {}
     for path in sorted(ROOT.rglob("*.py")):
         name = str(path.relative_to(ROOT))
@@ -114,13 +114,13 @@ def found() -> dict[str, list[int]]:
     return {name: where for name, where in lines.items() if where}
 
 
-def test_no_file_decides_by_the_name_of_a_task_a_verb_or_a_kind_of_data() -> None:
-    more = {name: where for name, where in found().items() if name not in PENDING}
+def test_no_file_branches_on_the_name_of_a_task_a_verb_or_a_kind_of_data() -> None:
+    more = {name: where for name, where in branching_lines().items() if name not in PENDING}
     assert not more, "\n".join(f"clew/{name}: lines {', '.join(map(str, where))}" for name, where in more.items())
 
 
-def test_files_that_no_longer_decide_so_are_off_the_list() -> None:
-    assert PENDING - set(found()) == set()
+def test_pending_files_still_branch_on_names() -> None:
+    assert PENDING - set(branching_lines()) == set()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_files_that_no_longer_decide_so_are_off_the_list() -> None:
         "match name:\n    case 'parsing' | 'stars':\n        pass",
     ],
 )
-def test_a_decision_by_name_is_found(line: str) -> None:
+def test_branching_on_a_name_is_detected(line: str) -> None:
     assert list(decisions(line, set(TASKS)))
 
 
@@ -159,11 +159,11 @@ def test_a_decision_by_name_is_found(line: str) -> None:
         "format == 'trees'",
     ],
 )
-def test_a_lookup_is_no_decision_by_name(line: str) -> None:
+def test_a_lookup_is_not_taken_for_branching(line: str) -> None:
     assert not list(decisions(line, set(TASKS)))
 
 
-def test_a_decision_by_name_in_a_script_is_found() -> None:
+def test_branching_on_a_name_in_a_script_is_detected() -> None:
     for line in (
         'run.verb === "generate"',
         '"tag" !== verb',

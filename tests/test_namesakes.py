@@ -1,4 +1,4 @@
-"""A function that other modules import has a name of its own: who reads a call knows which function it is."""
+"""Functions that other modules import have unique names, so that every call is unambiguous to the reader."""
 
 import ast
 from collections import defaultdict

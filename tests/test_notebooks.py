@@ -1,5 +1,4 @@
-"""The notebooks of examples/: they run, twice, and what stands in the repository of their outputs is small and of these
-cells."""
+"""The notebooks of examples/ run twice, and their stored outputs are small and up to date."""
 
 import json
 from pathlib import Path
@@ -19,7 +18,7 @@ def outputs(path: Path) -> list[dict]:
 
 
 @BY_NAME
-def test_outputs_are_kept_small_and_hold_no_scripts(path):
+def test_stored_outputs_are_small_and_contain_no_scripts(path):
     assert path.stat().st_size < LARGEST
     kinds = {kind for output in outputs(path) for kind in output.get("data", {})}
     assert kinds <= {"text/plain", "image/svg+xml"}
@@ -49,7 +48,7 @@ def test_a_page_of_the_site_shows_the_notebook(path):
 
 @pytest.mark.slow
 @BY_NAME
-def test_a_notebook_runs_twice_from_top_to_bottom_and_says_nothing_on_standard_error(path):
+def test_a_notebook_runs_twice_without_output_on_standard_error(path):
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     from examples.execute import execute, read

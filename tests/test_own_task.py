@@ -1,4 +1,4 @@
-"""A task of a user's own, the one of CONTRIBUTING.md, from its laws to the page: nothing in the package knows it."""
+"""The user-defined task of CONTRIBUTING.md works with every verb, from its laws to the page."""
 
 import asyncio
 import io
@@ -31,9 +31,9 @@ from clew.tasks import TASKS
 from clew.training.checkpoints import checkpoint_folders
 from tests.interop.test_programs import loaded
 from tests.interop.untrained import tensors_of
-from tests.test_contributing import SUBJECTS, VERBS, WALKS
+from tests.test_contributing import EXAMPLES, SUBJECTS, VERBS
 
-CODE = WALKS["A task"].files["acceptability.py"]
+CODE = EXAMPLES["A task"].files["acceptability.py"]
 BODY = (
     "model={family: mixed, dim: 16, layers: [{name: attention, num_heads: 2, causal: false}, feedforward], dropout:"
     " 0.2}"
@@ -50,17 +50,17 @@ class Outcome(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A run that was never interrupted, in a folder with what it was trained on, and what training said."""
+    """A run that was not interrupted, in a folder with its data, and the output of its training."""
 
     folder: Path
-    said: Outcome
+    output: Outcome
 
     @property
     def run(self) -> Run:
         return load_run(self.folder / "whole", device="cpu", code=self.folder / "mine.py")
 
     def clew(self, *words: object, stdin: str = "") -> Outcome:
-        """A command in the folder."""
+        """Run a command in the folder."""
         streams = sys.stdin, sys.stdout, sys.stderr
         before = Path.cwd()
         sys.stdin, sys.stdout, sys.stderr = io.StringIO(stdin), io.StringIO(), io.StringIO()
@@ -87,15 +87,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
     (folder / "sentences.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLEW_CACHE", str(folder / "cache"))
-        said = Trained(folder, Outcome(0, "", "")).clew(*TRAIN, "--code", "mine.py", "--out", "whole")
-        assert said.status == 0, said.err
-        yield Trained(folder, said)
+        output = Trained(folder, Outcome(0, "", "")).clew(*TRAIN, "--code", "mine.py", "--out", "whole")
+        assert output.status == 0, output.err
+        yield Trained(folder, output)
     forget_code()
 
 
 @pytest.fixture
 def fresh(trained: Trained) -> Iterator[Trained]:
-    """As if this process had not yet seen the user's file."""
+    """The trained run in a state where the user's file has not been imported."""
     entry, modules = (
         TASKS["acceptability"],
         {name: sys.modules[name] for name in sys.modules if name.startswith("clew_user_code_")},
@@ -108,7 +108,7 @@ def fresh(trained: Trained) -> Iterator[Trained]:
 
 
 @pytest.mark.slow
-def test_a_killed_training_goes_on_and_ends_in_the_same_weights_to_the_bit(trained: Trained) -> None:
+def test_a_killed_training_resumes_to_bit_identical_weights(trained: Trained) -> None:
     words = [*TRAIN, "--code", "mine.py", "--out", "killed"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     process = subprocess.Popen(
@@ -132,30 +132,32 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights_to_the_bit(train
 
 
 def test_it_learns_and_is_evaluated(trained: Trained) -> None:
-    found = json.loads(trained.clew("evaluate", "whole", "--code", "mine.py", "--json").out)
-    assert (found["part"], found["accuracy"]) == ("valid", 100.0) and found["loss"] < 0.4
+    scores = json.loads(trained.clew("evaluate", "whole", "--code", "mine.py", "--json").out)
+    assert (scores["part"], scores["accuracy"]) == ("valid", 100.0) and scores["loss"] < 0.4
 
 
-def test_it_predicts_a_text_a_file_a_table_and_standard_input_alike(trained: Trained) -> None:
-    asked = ["predict", "whole", "--code", "mine.py"]
+def test_it_predicts_texts_files_tables_and_standard_input_alike(trained: Trained) -> None:
+    arguments = ["predict", "whole", "--code", "mine.py"]
     good, bad = trained.run.task.answer_texts([GOOD, BAD])
     assert good > 0.5 > bad
     (trained.folder / "texts.txt").write_text(f"{GOOD}\n\n{BAD}\n", encoding="utf-8")
     (trained.folder / "texts.csv").write_text(f"text,other\n{GOOD},1\n{BAD},2\n", encoding="utf-8")
     lines = [f"{good:.4g}\t{GOOD}\n", f"{bad:.4g}\t{BAD}\n"]
-    assert trained.clew(*asked, GOOD).out == lines[0]
-    assert trained.clew(*asked, "texts.txt").out == f"{lines[0]}\n{lines[1]}"
-    assert trained.clew(*asked, "texts.csv").out == "".join(lines)
-    assert trained.clew(*asked, stdin=f"{GOOD}\n{BAD}\n").out == "".join(lines)
-    objects = [json.loads(line) for line in trained.clew(*asked, "texts.txt", "--json").out.splitlines()]
+    assert trained.clew(*arguments, GOOD).out == lines[0]
+    assert trained.clew(*arguments, "texts.txt").out == f"{lines[0]}\n{lines[1]}"
+    assert trained.clew(*arguments, "texts.csv").out == "".join(lines)
+    assert trained.clew(*arguments, stdin=f"{GOOD}\n{BAD}\n").out == "".join(lines)
+    objects = [json.loads(line) for line in trained.clew(*arguments, "texts.txt", "--json").out.splitlines()]
     assert [each["line"] for each in objects] == [1, 2, 3] and [each["text"] for each in objects] == [GOOD, "", BAD]
     assert objects[0]["score"] == pytest.approx(good, rel=1e-4) and objects[1]["score"] is None
 
 
 @pytest.mark.slow
-def test_the_commands_that_training_proposes_work(trained: Trained) -> None:
-    said = trained.said.err
-    commands = [line.strip() for line in said[said.index("next:") :].removeprefix("next:").splitlines() if line.strip()]
+def test_the_commands_suggested_by_training_work(trained: Trained) -> None:
+    messages = trained.output.err
+    commands = [
+        line.strip() for line in messages[messages.index("next:") :].removeprefix("next:").splitlines() if line.strip()
+    ]
     assert [re.search(r"clew (\w+)", command)[1] for command in commands] == [
         "predict",
         "evaluate",
@@ -168,8 +170,8 @@ def test_the_commands_that_training_proposes_work(trained: Trained) -> None:
         _, *words = shlex.split(call)
         if words[0] == "inspect":
             continue  # serves until it is interrupted; the page is opened below
-        found = trained.clew(*words, stdin=" ".join(shlex.split(echo)[1:]) if pipe else "")
-        assert found.status == 0 and found.out, (command, found.err)
+        result = trained.clew(*words, stdin=" ".join(shlex.split(echo)[1:]) if pipe else "")
+        assert result.status == 0 and result.out, (command, result.err)
 
 
 def test_it_is_served(trained: Trained) -> None:
@@ -202,18 +204,18 @@ def test_its_exported_program_gives_the_same_score(trained: Trained) -> None:
 
 
 @pytest.mark.parametrize("instrument", ["tokens", "levels", "attention", "errors", "curves"])
-def test_it_is_looked_into(trained: Trained, instrument: str) -> None:
+def test_instruments_accept_it(trained: Trained, instrument: str) -> None:
     text = [] if instrument in ("errors", "curves") else ["--text", GOOD]
-    found = trained.clew("look", instrument, "whole", *text, "--code", "mine.py", "--json")
-    assert found.status == 0, found.err
-    facts = json.loads(found.out)
+    result = trained.clew("look", instrument, "whole", *text, "--code", "mine.py", "--json")
+    assert result.status == 0, result.err
+    facts = json.loads(result.out)
     if text and instrument != "attention":
         assert GOOD.split() == (facts["tokens"] if instrument == "tokens" else facts["halves"][0]["tokens"])
 
 
-def test_an_instrument_says_why_it_has_nothing_to_see(trained: Trained) -> None:
-    found = trained.clew("look", "next", "whole", "--text", GOOD, "--code", "mine.py")
-    assert found.status == 2 and found.err.startswith(
+def test_an_unsuitable_instrument_gives_the_reason(trained: Trained) -> None:
+    result = trained.clew("look", "next", "whole", "--text", GOOD, "--code", "mine.py")
+    assert result.status == 2 and result.err.startswith(
         "clew: 'next' cannot look at this: whole predicts no next token; instruments"
     )
 
@@ -253,61 +255,61 @@ def test_the_page_opens_on_it(trained: Trained, browser: Any) -> None:
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stderr.readline())
         assert address is not None
         page = browser.new_page()
-        wrong: list[str] = []
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
         for view in ("glance", "tokens", "levels"):
             page.goto("about:blank")
             page.goto(f"{address[0]}#view={view}&run=whole&text={quote(GOOD)}")
             page.wait_for_selector(".drawn > *, .facts")
             page.wait_for_selector(".waiting", state="detached")
             assert page.query_selector(".refused") is None, view
-        assert page.inner_text(".panel h2").startswith("Levels") and wrong == []
+        assert page.inner_text(".panel h2").startswith("Levels") and errors == []
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
 
 
-def test_it_holds_the_laws(fresh: Trained) -> None:
-    found = fresh.clew("check", "mine.py")
-    assert found.status == 0
+def test_it_satisfies_the_laws(fresh: Trained) -> None:
+    result = fresh.clew("check", "mine.py")
+    assert result.status == 0
     assert (
-        found.out
+        result.out
         == "task 'acceptability': 6 of 6 laws hold: counts, exact means, padding, batched is single, json, on disk\n"
     )
 
 
-def test_a_mean_that_ignores_the_mask_breaks_padding_in_its_smallest_case(fresh: Trained) -> None:
+def test_a_mean_that_ignores_the_mask_breaks_the_padding_law(fresh: Trained) -> None:
     broken = CODE.replace("self.mean(batch)", "self.hidden(batch).mean(1)")
     assert broken != CODE
     (fresh.folder / "broken.py").write_text(broken, encoding="utf-8")
-    found = fresh.clew("check", "broken.py")
-    assert found.status == 1
-    assert "task 'acceptability': padding is broken\n    An example has the same loss alone" in found.out
+    result = fresh.clew("check", "broken.py")
+    assert result.status == 1
+    assert "task 'acceptability': padding is broken\n    An example has the same loss alone" in result.out
     assert re.search(
-        r"the sum of 'loss' is \S+ in one batch and \S+ in parts\n    smallest case: batch 1, length 1,", found.out
+        r"the sum of 'loss' is \S+ in one batch and \S+ in parts\n    smallest case: batch 1, length 1,", result.out
     )
-    assert "4 of 6 laws hold: counts, exact means, json, on disk" in found.out
+    assert "4 of 6 laws hold: counts, exact means, json, on disk" in result.out
 
 
-def test_without_its_code_a_verb_says_how_to_pass_it(fresh: Trained) -> None:
+def test_the_error_without_the_code_tells_how_to_pass_it(fresh: Trained) -> None:
     for words in (["predict", "whole", GOOD], ["evaluate", "whole"], ["look", "tokens", "whole", "--text", GOOD]):
-        found = fresh.clew(*words)
-        assert found.status == 2
-        assert "whole was trained with a user's code" in found.err and "pass --code whole/code.py" in found.err
-    found = fresh.clew(*TRAIN)
-    assert found.status == 2 and "unknown task 'acceptability'" in found.err and "--code" in found.err
+        result = fresh.clew(*words)
+        assert result.status == 2
+        assert "whole was trained with a user's code" in result.err and "pass --code whole/code.py" in result.err
+    result = fresh.clew(*TRAIN)
+    assert result.status == 2 and "unknown task 'acceptability'" in result.err and "--code" in result.err
 
 
-def test_a_mistyped_name_is_corrected(trained: Trained) -> None:
-    found = trained.clew(*[word.replace("acceptability", "acceptabilty") for word in TRAIN], "--code", "mine.py")
-    assert found.status == 2 and "unknown task 'acceptabilty'; did you mean 'acceptability'?" in found.err
+def test_a_misspelt_task_gets_a_suggestion(trained: Trained) -> None:
+    result = trained.clew(*[word.replace("acceptability", "acceptabilty") for word in TRAIN], "--code", "mine.py")
+    assert result.status == 2 and "unknown task 'acceptabilty'; did you mean 'acceptability'?" in result.err
 
 
-def test_a_label_without_a_target_is_refused_by_its_place(trained: Trained) -> None:
+def test_a_label_without_a_target_is_rejected_with_its_place(trained: Trained) -> None:
     rows = "".join(f"text {number},{'no' if number == 7 else number % 2}\n" for number in range(20))
     (trained.folder / "odd.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     words = [word.replace("sentences.csv", "odd.csv") for word in TRAIN]
-    found = trained.clew(*words, "--code", "mine.py", "--out", "odd")
-    assert found.status == 2 and "odd.csv:9: Acceptability has no target for the label 'no'" in found.err
+    result = trained.clew(*words, "--code", "mine.py", "--out", "odd")
+    assert result.status == 2 and "odd.csv:9: Acceptability has no target for the label 'no'" in result.err
     shutil.rmtree(trained.folder / "odd", ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The README's Python runs, and its commands are commands of ours."""
+"""The Python code of the README runs, and its commands parse."""
 
 import re
 import shlex
@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
 
 
 def commands() -> Iterator[list[str]]:
-    """Every call of `clew` in the README's shell blocks, without what the shell does around it."""
+    """Every call of `clew` in the shell blocks of the README, without shell syntax around it."""
     for block in [*blocks("bash"), *blocks("sh"), *blocks("console")]:
         for line in block.replace("\\\n", " ").splitlines():
             lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
@@ -40,19 +40,19 @@ def commands() -> Iterator[list[str]]:
                 call = []
 
 
-def test_the_readme_calls_the_command() -> None:
+def test_the_readme_shows_a_training_command() -> None:
     assert any(call[0] == "train" for call in commands())
 
 
 @pytest.mark.parametrize("call", list(commands()), ids=" ".join)
 def test_a_command_of_the_readme_parses(call: list[str]) -> None:
-    found = find_verb(call)
-    assert found is not None
-    verb, rest, _ = found
+    parsed = find_verb(call)
+    assert parsed is not None
+    verb, rest, _ = parsed
     options, more = verb_parser(verb).parse_known_intermixed_args(rest)
     assert not more or options.open
     recipe = getattr(options, "recipe", None) or getattr(options, "name", None)
-    if verb == "recipes" and recipe is not None and recipe not in RECIPES:  # a word
+    if verb == "recipes" and recipe is not None and recipe not in RECIPES:  # a search word instead of a recipe
         assert any(has(name, each, recipe) for name, each in RECIPES.items())
         return
     if verb == "train" and options.search is not None:
@@ -65,15 +65,15 @@ def test_a_command_of_the_readme_parses(call: list[str]) -> None:
 
 @pytest.mark.slow
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks one after another, as a reader would type them; one that begins with `# name.py` is a file as well."""
+    """Run the blocks in order; a block that begins with `# name.py` is also written to that file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     cells = dict(CELLS)
     names: dict[str, object] = {"__name__": "readme"}
     try:
         for number, block in enumerate(blocks("python"), start=1):
-            if found := re.match(r"# ([\w-]+\.py)\b", block):
-                (tmp_path / found[1]).write_text(block, encoding="utf-8")
+            if match := re.match(r"# ([\w-]+\.py)\b", block):
+                (tmp_path / match[1]).write_text(block, encoding="utf-8")
             exec(compile(block, f"README.md, Python block {number}", "exec"), names)
     finally:
         CELLS.clear()

@@ -1,4 +1,4 @@
-"""What people call has types: no function of the package and no method of a run gives back anything at all."""
+"""Public functions of the package and methods of a run have a precise return type."""
 
 import inspect
 import re
@@ -9,7 +9,7 @@ import pytest
 import clew
 from clew.runs.loaded import Run
 
-CALLED = [
+PUBLIC = [
     clew.train,
     clew.fit,
     clew.load,
@@ -20,9 +20,9 @@ CALLED = [
 ]
 
 
-@pytest.mark.parametrize("called", CALLED, ids=lambda each: getattr(each, "__name__", None) or each.fget.__name__)
-def test_what_is_called_says_what_it_gives_back(called: FunctionType | property) -> None:
-    function = called.fget if isinstance(called, property) else called
+@pytest.mark.parametrize("member", PUBLIC, ids=lambda each: getattr(each, "__name__", None) or each.fget.__name__)
+def test_public_members_have_a_precise_return_type(member: FunctionType | property) -> None:
+    function = member.fget if isinstance(member, property) else member
     assert function is not None
-    given = inspect.signature(function).return_annotation
-    assert given is not inspect.Signature.empty and not re.fullmatch(r"(typing\.)?Any", str(given))
+    annotation = inspect.signature(function).return_annotation
+    assert annotation is not inspect.Signature.empty and not re.fullmatch(r"(typing\.)?Any", str(annotation))

@@ -1,5 +1,4 @@
-"""The documentation as a site: its navigation, its links, what it asks other hosts for, and the equations of docstrings
-in it."""
+"""The documentation site: navigation, links, no requests to other hosts, and the equations of docstrings."""
 
 import ast
 import re
@@ -59,7 +58,7 @@ def test_every_package_has_a_page_of_the_reference(package):
 
 
 class Page(HTMLParser):
-    """The anchors of a page, where it links to, what it fetches, and the text of its code."""
+    """The anchors, links, fetched resources and code of a page."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -116,7 +115,7 @@ def pages(site) -> dict[Path, Page]:
 
 
 def target(site: Path, page: Path, link: str) -> Path:
-    """The file that a link without a host leads to."""
+    """The file to which a link without a host leads."""
     path = unquote(urlsplit(link).path)
     place = page if not path else site / path.lstrip("/") if path.startswith("/") else page.parent / path
     place = place.resolve()
@@ -150,7 +149,7 @@ def test_no_link_or_anchor_inside_the_site_is_broken(site, pages):
 
 
 @pytest.mark.slow
-def test_no_page_asks_another_host_for_anything(site, pages):
+def test_no_page_requests_anything_from_another_host(site, pages):
     foreign = [
         f"{path.relative_to(site)}: {name}"
         for path, page in pages.items()
@@ -160,14 +159,13 @@ def test_no_page_asks_another_host_for_anything(site, pages):
     for sheet in site.rglob("*.css"):
         names = re.findall(r"(?:url\(|@import)\s*['\"]?([^'\");]+)", sheet.read_text(encoding="utf-8"))
         foreign += [f"{sheet.relative_to(site)}: {name}" for name in names if urlsplit(name).netloc]
-    # The theme's script fetches a drawing library where a page has a diagram of this class.
+    # The theme's script fetches a drawing library if a page has a diagram of this class.
     foreign += [f"{path.relative_to(site)}: a diagram" for path, page in pages.items() if "mermaid" in page.classes]
     assert not foreign
 
 
 def equations(package: str) -> Iterator[str]:
-    """The indented lines of the docstrings of a package's public classes and functions, that stand in the file
-    itself."""
+    """The indented docstring lines of the public classes and functions that are defined in a package's files."""
     for file in sorted((ROOT / "clew" / package).glob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
@@ -177,14 +175,14 @@ def equations(package: str) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
-def test_equations_of_docstrings_stand_in_the_reference_as_written(package, site, pages):
+def test_equations_of_docstrings_appear_unchanged_in_the_reference(package, site, pages):
     code = "".join(pages[site / "api" / package / "index.html"].code)
     assert [line for line in equations(package) if line not in code] == []
 
 
 @pytest.fixture(scope="module")
 def address(site) -> Iterator[str]:
-    """The site on a port of this machine."""
+    """The address of a local server of the site."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_):
@@ -201,20 +199,20 @@ def address(site) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("name", ["", "results/", "course/", "guides/inspecting/", "notebooks/lecture/", "api/layers/"])
-def test_a_browser_shows_a_page_without_scrolling_sideways_or_asking_another_host(name, width, address, browser):
+def test_a_page_fits_its_width_and_requests_nothing_from_other_hosts(name, width, address, browser):
     with browser.new_context(viewport={"width": width, "height": 900}) as context:
         page = context.new_page()
-        foreign, wrong = [], []
+        foreign, errors = [], []
         page.on(
             "request",
             lambda request: (
                 foreign.append(request.url) if not request.url.startswith((address, "data:", "blob:")) else None
             ),
         )
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{address}/{name}")
         page.wait_for_load_state("networkidle")
-        assert (foreign, wrong) == ([], [])
+        assert (foreign, errors) == ([], [])
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -223,7 +221,7 @@ def test_the_search_finds_a_class_by_its_name(address, browser):
     with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
         page = context.new_page()
         page.goto(address)
-        page.wait_for_load_state("networkidle")  # keys that come before the page's script are lost
+        page.wait_for_load_state("networkidle")  # keys before the script has loaded would be lost
         page.keyboard.press("Control+k")
         page.keyboard.type("ChildSumTreeLSTM")
         page.wait_for_selector("a[href*='api/layers']:has-text('ChildSumTreeLSTM')")

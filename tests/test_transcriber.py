@@ -1,4 +1,4 @@
-"""A transcriber of the parts alone: frames, a bidirectional LSTM, CTC and error rates, on sound and on handwriting."""
+"""A transcriber built from parts: frames, a bidirectional LSTM, CTC and error rates, on sound and on handwriting."""
 
 import random
 from collections.abc import Sequence
@@ -77,8 +77,8 @@ def rate(errors: list[Errors]) -> float:
 
 
 @pytest.mark.slow
-def test_a_transcriber_of_spoken_digits_is_learnt_in_a_minute(tmp_path: Path) -> None:
-    """On strings of 3 to 5 digits, other takes of the speakers it has heard; trained on strings of 1 to 3."""
+def test_a_transcriber_learns_spoken_digits_in_a_minute(tmp_path: Path) -> None:
+    """Trained on strings of 1 to 3 digits; tested on strings of 3 to 5 in other recordings of the same speakers."""
     torch.manual_seed(1)
     parts, bands = read_corpus("digits-sample"), LogMel(8000, num_mels=40)
     symbols = ("", *WORDS)
@@ -99,19 +99,19 @@ def test_a_transcriber_of_spoken_digits_is_learnt_in_a_minute(tmp_path: Path) ->
         device="cpu",
     )
     strings = digit_strings(parts["valid"], 100, 3, 5, seed=9)
-    wanted = [string.text for string in strings]
+    references = [string.text for string in strings]
     log_probs, mask = module.log_probs([string.sound().samples for string in strings])
-    greedy = [" ".join(symbols[token] for token in found.tokens) for found in best_path(log_probs, mask)]
+    greedy = [" ".join(symbols[token] for token in path.tokens) for path in best_path(log_probs, mask)]
     searched = [
-        " ".join(symbols[token] for token in found[0].tokens) for found in prefix_beam_search(log_probs, mask, beams=8)
+        " ".join(symbols[token] for token in path[0].tokens) for path in prefix_beam_search(log_probs, mask, beams=8)
     ]
     print(
-        f"WER {rate(word_errors(greedy, wanted)):.1f} by the best path, {rate(word_errors(searched, wanted)):.1f} by"
-        " prefix beam search"
+        f"WER {rate(word_errors(greedy, references)):.1f} by the best path,"
+        f" {rate(word_errors(searched, references)):.1f} by prefix beam search"
     )
-    assert rate(word_errors(greedy, wanted)) < 25 and rate(word_errors(searched, wanted)) < 25
+    assert rate(word_errors(greedy, references)) < 25 and rate(word_errors(searched, references)) < 25
     first = module.ctc.align(
-        log_probs[:1], torch.tensor([[symbols.index(word) for word in wanted[0].split()]]), mask[:1]
+        log_probs[:1], torch.tensor([[symbols.index(word) for word in references[0].split()]]), mask[:1]
     )
     seconds = first.starts[0] * 4 * 0.01
     spoken = torch.tensor([sum(strings[0].silences[: n + 1]) + sum(r.sound().seconds for r in strings[0].recordings[:n])
@@ -122,9 +122,8 @@ def test_a_transcriber_of_spoken_digits_is_learnt_in_a_minute(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_reader_of_handwriting_is_learnt_in_a_minute(tmp_path: Path) -> None:
-    """Trained on strings of letters, it reads words that it has never seen; a language model of these words mends what
-    is misread."""
+def test_a_transcriber_learns_handwriting_in_a_minute(tmp_path: Path) -> None:
+    """Trained on random strings, it reads unseen words; a language model of these words corrects some errors."""
     torch.manual_seed(1)
     draw = random.Random(1)
     letters = ["", *" acdehilnorstu"]
@@ -156,21 +155,21 @@ def test_a_reader_of_handwriting_is_learnt_in_a_minute(tmp_path: Path) -> None:
     module = Transcriber(Frames(32, normalisation="none", stack=3), len(letters), cell="lstm", dim=96)
     fit(module, loader(module, rows), tmp_path / "run", steps=1200, learning_rate=5e-3, clip_norm=1.0, device="cpu")
     sentences = [" ".join(draw.choices(words, k=draw.randint(1, 3))) for _ in range(300)]
-    wanted = sentences[:60]
+    references = sentences[:60]
     log_probs, mask = module.log_probs(
-        [columns(render_line(text, seed=seed)) for seed, text in enumerate(wanted, start=10_000)]
+        [columns(render_line(text, seed=seed)) for seed, text in enumerate(references, start=10_000)]
     )
     model = fit_kneser_ney([[*ids(text), 0] for text in sentences[60:]], len(letters), order=5)
 
-    def texts(found: Any) -> list[str]:
-        return ["".join(letters[token] for token in each) for each in found]
+    def texts(token_rows: Any) -> list[str]:
+        return ["".join(letters[token] for token in each) for each in token_rows]
 
-    greedy = texts(found.tokens for found in best_path(log_probs, mask))
+    greedy = texts(hypothesis.tokens for hypothesis in best_path(log_probs, mask))
     searched = texts(
-        found[0].tokens for found in prefix_beam_search(log_probs, mask, beams=8, language_model=model, end=0)
+        hypothesis[0].tokens for hypothesis in prefix_beam_search(log_probs, mask, beams=8, language_model=model, end=0)
     )
     print(
-        f"CER {rate(character_errors(greedy, wanted)):.1f}, with a language model"
-        f" {rate(character_errors(searched, wanted)):.1f}"
+        f"CER {rate(character_errors(greedy, references)):.1f}, with a language model"
+        f" {rate(character_errors(searched, references)):.1f}"
     )
-    assert rate(character_errors(searched, wanted)) < rate(character_errors(greedy, wanted)) < 20
+    assert rate(character_errors(searched, references)) < rate(character_errors(greedy, references)) < 20

@@ -1,8 +1,6 @@
-"""Processes of their own that begin with everything imported: forked from a server that has imported clew and done
-nothing else.
+"""Processes that start with everything imported: they are forked from a server that has only imported clew.
 
-Signals, exit codes, locks and gradients that go from process to process are those of any other process; what is spared
-is the start.
+Signals, exit codes, locks and communication of gradients work as in any other process; only the start is faster.
 """
 
 import multiprocessing
@@ -24,16 +22,16 @@ if METHOD == "forkserver":
 
 
 class Command:
-    """`clew` with arguments, under way in a folder; what it reads and prints is in three files there."""
+    """A running `clew` with these arguments in a folder; three files there are its standard streams."""
 
-    def __init__(self, arguments: Sequence[str], folder: Path, given: bytes = b""):
+    def __init__(self, arguments: Sequence[str], folder: Path, stdin: bytes = b""):
         self.folder = folder
-        (folder / "standard-in").write_bytes(given)
+        (folder / "standard-in").write_bytes(stdin)
         self.process = CONTEXT.Process(target=_run, args=(list(arguments), folder))
         self.process.start()
 
     def stop(self, number: signal.Signals, when: Callable[[], bool]) -> tuple[int, str, str]:
-        """Sends a signal as soon as `when` says so; the exit code, and what was printed."""
+        """Send a signal as soon as `when` is true; return the exit code and the output."""
         while not when():
             assert self.process.is_alive(), self.printed("err")
             time.sleep(0.01)
