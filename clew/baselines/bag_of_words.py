@@ -40,7 +40,7 @@ def words_of(text: str) -> list[str]:
 
 
 def features_of(text: Reading, num_words: int) -> Iterator[str]:
-    """Yields every occurrence of a feature: n-grams of up to `num_words` words."""
+    """Yield every occurrence of a feature: n-grams of up to `num_words` words."""
     if not isinstance(text, str):
         first, second = text
         yield from features_of(first, num_words)
@@ -87,7 +87,7 @@ class BagOfWords:
 def fit_bag_of_words(
     texts: Sequence[Reading], *, weighting: Weighting = "counts", num_words: int = 2, min_texts: int = 1
 ) -> BagOfWords:
-    """Fits the features that occur in at least `min_texts` texts."""
+    """Fit the features that occur in at least `min_texts` texts."""
     if weighting not in get_args(Weighting):
         raise unknown("weighting", weighting, get_args(Weighting))
     if num_words < 1 or min_texts < 1:

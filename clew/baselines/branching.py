@@ -50,7 +50,7 @@ def with_punctuation(leaves: list[Tree]) -> list[list[Tree]]:
 
 
 def fit_branching(trees: Iterable[Tree], side: Side = "right") -> Branching:
-    """Fits the labels that are most often right in these trees: that of the outermost phrase, and that of inner phrases
+    """Fit the labels that are most often right in these trees: that of the outermost phrase, and that of inner phrases
     that reach the end of the sentence (for `left`, its beginning)."""
     if side not in ("right", "left"):
         raise UserError(f"side '{side}' must be right or left")

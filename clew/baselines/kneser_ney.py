@@ -89,7 +89,7 @@ class KneserNey:
         return np.log(self.probs(prefix))
 
     def sample(self, max_new: int, history: Sequence[int] = (), *, end: int | None = None, seed: int = 1) -> list[int]:
-        """Draws up to `max_new` tokens after the history; if `end` is drawn, it is the last."""
+        """Draw up to `max_new` tokens after the history; if `end` is drawn, it is the last."""
         random = np.random.default_rng(seed)
         text = joined([history], self.vocabulary)[-self.order :]
         tokens: list[int] = []
@@ -137,7 +137,7 @@ class KneserNey:
 
 
 def fit_kneser_ney(sequences: Iterable[Sequence[int] | np.ndarray], vocabulary: int, order: int = 5) -> KneserNey:
-    """Fits a model of the ids below `vocabulary`, including ids that do not occur in the sequences."""
+    """Fit a model of the ids below `vocabulary`, including ids that do not occur in the sequences."""
     if vocabulary < 1 or order < 1:
         raise UserError(f"vocabulary ({vocabulary}) and order ({order}) must be at least 1")
     text = joined(sequences, vocabulary)
@@ -178,7 +178,7 @@ def checked(tokens: Sequence[int] | np.ndarray, vocabulary: int) -> np.ndarray:
 
 
 def count_ngrams(text: np.ndarray, start: int, order: int) -> Iterator[Counted]:
-    """Yields one order after another; each numbers its histories by the order before. No n-gram crosses a start."""
+    """Yield one order after another; each numbers its histories by the order before. No n-gram crosses a start."""
     tokens = start + 1
     counts = np.bincount(text, minlength=tokens)
     numbers = text  # of the n-gram that ends at each position
@@ -266,14 +266,14 @@ class KneserNeyWords:
         return self.model.likelihood(map(self.encode, sentences))
 
     def sample(self, max_new: int, history: Sequence[str] = (), *, seed: int = 1) -> list[str]:
-        """Continues a sentence from its first words, up to its end or `max_new` words."""
+        """Continue a sentence from its first words, up to its end or `max_new` words."""
         tokens = self.model.sample(max_new, self.words.ids(history).tolist(), end=self.words.index[END], seed=seed)
         words = [self.words.words[token] for token in tokens]
         return words[:-1] if words[-1:] == [END] else words
 
 
 def fit_kneser_ney_words(sentences: Sequence[Sequence[str]], order: int = 5, min_count: int = 1) -> KneserNeyWords:
-    """Fits a model in which words that occur less than `min_count` times are unknown, in the training text too."""
+    """Fit a model in which words that occur less than `min_count` times are unknown, in the training text too."""
     words = fit_words(sentences, min_count, always=(UNKNOWN, END))
     encoded = (words.ids([*sentence, END]) for sentence in sentences)
     return KneserNeyWords(words, fit_kneser_ney(encoded, len(words), order))

@@ -1,4 +1,4 @@
-"""Baselines of labels and numbers for whole texts."""
+"""Baselines that predict labels or numbers of whole texts."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,11 +14,11 @@ from clew.metrics.measures import Measured
 from clew.metrics.strings import exact_match
 
 MOST_CHARACTERS = 5_000_000
-"""The most characters of texts that naive Bayes is fitted on."""
+"""The maximum number of characters that naive Bayes is fitted on."""
 MOST_WORK = 4_000_000
 """The largest product of characters and labels that regression is fitted on."""
 STEPS = 50
-"""Steps of regression; more change no figure."""
+"""Steps of regression; more do not change the scores."""
 
 
 def label_baselines(train: Train, task: object = None, *, exclusive: bool = True) -> Iterator[Baseline]:

@@ -31,7 +31,8 @@ class MostFrequentClass:
 
 
 def predicted_labels(probs: np.ndarray, labels: Labels, exclusive: bool) -> list[Labels]:
-    """The labels that probabilities (texts, labels) predict: the likeliest, ties to the first; or all above 1/2."""
+    """The labels that probabilities (texts, labels) predict: the most probable, the first of equals; or all above
+    1/2."""
     if exclusive:
         return [(labels[i],) for i in probs.argmax(axis=1)]
     return [tuple(label for label, is_likely in zip(labels, row, strict=True) if is_likely) for row in probs > 0.5]
@@ -76,7 +77,7 @@ class MostFrequentTag:
 def fit_most_frequent_tag(
     sentences: Iterable[tuple[Sequence[str], Sequence[str]]], *, shapes: bool = True
 ) -> MostFrequentTag:
-    """Fits pairs of words and tags. Shapes are counted over words that occur once, which resemble unknown words.
+    """Fit pairs of words and tags. Shapes are counted over words that occur once, which resemble unknown words.
     Without `shapes`, an unknown word gets the most frequent tag."""
     by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for number, (words, tags) in enumerate(sentences, start=1):

@@ -43,7 +43,7 @@ def text_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
 
 
 def is_too_long(text: TextSource) -> bool:
-    """Whether a text has so many characters that it need not be encoded to know that it has too many tokens."""
+    """Whether a text is so long that it has too many tokens in any case, so it need not be encoded."""
     size = 0
     for piece in text:
         size += len(piece)

@@ -36,7 +36,7 @@ NOISE = 64
 AT_ONCE = 2**17
 """The number of words whose neighbours are in memory at once."""
 LOOKED_AT = 20_000
-"""The number of words among which a similar word is searched for a misspelt one."""
+"""The number of words that are searched for the correct spelling of a misspelt one."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of words read, and the number to read in all."""
@@ -81,7 +81,7 @@ class WordVectors:
         return [(self.words.words[i], float(cosines[i])) for i in order[: max(num, 0)]]
 
     def save(self, path: Path | str) -> Path:
-        """Writes word2vec's text format: the number of words and the dim, then one line per word with its vector;
+        """Write word2vec's text format: the number of words and the dim, then one line per word with its vector;
         gzipped if the name is."""
         path = Path(path)
         for word in self.words.words:
@@ -105,7 +105,7 @@ class WordVectors:
 
 
 def write_text(path: Path, *, zipped: bool) -> TextIO:
-    """Opens a text file. A gzipped file contains no name or time, so that equal vectors make equal files."""
+    """Open a text file. A gzipped file contains no name or time, so that equal vectors make equal files."""
     if not zipped:
         return path.open("w", encoding="utf-8", newline="\n")
     return io.TextIOWrapper(gzip.GzipFile(path, "wb", mtime=0), encoding="utf-8", newline="\n")
@@ -135,7 +135,7 @@ def fit_word2vec(
     seed: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> WordVectors:
-    """Fits skip_gram or cbow and returns the vectors v. The same seed gives the same vectors. The sentences are read
+    """Fit skip_gram or cbow and return the vectors v. The same seed gives the same vectors. The sentences are read
     twice.
 
     Departs from the authors' program: pairs come in batches, in random order; all pairs of a batch share its noise
@@ -239,7 +239,7 @@ def joined(sentences: Iterable[Sequence[str]], words: Words) -> np.ndarray:
 
 
 def thinned(text: np.ndarray, keep: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The text, with each word kept with its probability; the ends of sentences stay."""
+    """The text with words dropped at random by their probabilities; the ends of sentences are kept."""
     return text[random.random(len(text)) < np.append(keep, 1.0)[text]]
 
 

@@ -28,7 +28,7 @@ TIMEOUT = "CLEW_TIMEOUT"
 """The environment variable with the seconds after which a process stops waiting for another."""
 
 LOST = ("gloo", "nccl", "connection", "store", "timed out", "timeout", "peer")
-"""Words in torch's errors when a process waits for another in vain."""
+"""Words in torch's errors when a process waits for another that does not answer."""
 
 
 def is_distributed() -> bool:

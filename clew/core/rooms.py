@@ -1,5 +1,5 @@
-"""A package's modules as its attributes, each imported when it is first asked for, so that `clew.layers.attention` is
-reached by tab."""
+"""Make a package's modules its attributes. Each is imported on first access, so that tab completion finds
+`clew.layers.attention`."""
 
 import os
 import sys
@@ -9,8 +9,8 @@ from types import ModuleType
 
 
 def show_modules(package: str) -> None:
-    """Gives a package `__getattr__` and `__dir__`. They are set and not written in its file, so that type checkers
-    still know its names."""
+    """Set `__getattr__` and `__dir__` of a package. They are not written in its file, so that type checkers still know
+    its names."""
     module = sys.modules[package]
     getter, lister = attributes_of(module)
     vars(module).update(__getattr__=getter, __dir__=lister)

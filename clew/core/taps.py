@@ -127,7 +127,7 @@ def watched(watches: Watches) -> Iterator[None]:
 
 @contextmanager
 def steps_of_a_loop(join: Join = stacked, other_joins: Mapping[nn.Module, Join] | None = None) -> Iterator[None]:
-    """Use around a loop over time: taps inside are called at every step, observers once per loop, with all steps joined
+    """Use around a loop over time: taps inside are called at every step, observers once per loop with all steps joined
     by `join`, or by the join in `other_joins` for some places."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield

@@ -51,7 +51,7 @@ def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: 
     """Draw pairs of texts for next-sentence prediction (Devlin et al. 2019). Sentences of a document are taken until
     there are `room` tokens, or one time in ten a random smaller number. They are cut in two. Half of the time, the
     second part is put back, and sentences of another document take its place. If a pair is too long, the longer text is
-    shorten_pair, at random at either end.
+    shortened, at random at either end.
 
     A single sentence, the last of a document or one that fills a row, always has a random second text, so these are
     more than half. This follows the authors' released code, except that their code draws the short lengths once for a

@@ -387,7 +387,7 @@ class Continuous:
     # Slots
 
     def _hand_on(self) -> None:
-        """Take the slots of rows that have had their turn, if others wait for one."""
+        """Take the slots of rows whose turn is over, if other rows wait for one."""
         ready = sum(row.left == 0 for row in self.waiting)
         free = self.most_rows - sum(row is not None for row in self.slots)
         finished_turn = sorted(
@@ -404,7 +404,7 @@ class Continuous:
         row.slot = None
 
     def _admit(self) -> None:
-        """Give slots to rows whose prompts are read, and make room for them."""
+        """Assign slots to rows whose prompts are read, and make room for them."""
         occupied = [row for row in self.slots if row is not None]
         joining = [row for row in self.waiting if not row.left][: self.most_rows - len(occupied)]
         rows = [*occupied, *joining]

@@ -97,7 +97,7 @@ def repeating(
         yield Interrupted(repeated, advance, calm) if calm is not None and isinstance(repeated, Captured) else repeated
     finally:
         repeated.release()
-        repeated.is_taken = False  # last: from here on another call may take it
+        repeated.is_taken = False  # last: now another call may take it
 
 
 def standing_of(signature: Hashable) -> Standing:

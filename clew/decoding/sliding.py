@@ -25,7 +25,7 @@ class Sliding:
         s = 0 while n <= limit, then the least multiple of (limit - keep) with n - s <= limit
 
     When a row is full, its inner state restarts from its last `keep` tokens and fills up again. Each row restarts at
-    its own time, as it would alone. Filters go around a Sliding, not inside, where they would forget too.
+    its own time, as it would alone. Filters must wrap a Sliding; inside it they would lose their history too.
     """
 
     def __init__(self, stepper: Stepper, limit: int, keep: int):

@@ -130,7 +130,7 @@ def weights_kept(module: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
 
 
 def kind_at(path: str) -> str:
-    """Tell the kind from the path: in torch's decoder, `self_attn` is its own attention and `multihead_attn` attends to
-    the memory."""
+    """Detect the kind from the path: in torch's decoder, `self_attn` is its own attention and `multihead_attn` attends
+    to the memory."""
     steps = path.split(".")
     return CROSS if steps[-1] == "multihead_attn" else DECODER if "decoder" in steps else OWN

@@ -124,7 +124,7 @@ class Recorder(TorchFunctionMode):
     def add(self, tensor: Tensor, kind: tuple[str, str]) -> None:
         if len(self.tensors) >= MOST_NODES:
             raise UserError(
-                f"the graph has more than {MOST_NODES:,} nodes; take a smaller input, or a part of the model"
+                f"the graph has more than {MOST_NODES:,} nodes; use a smaller input, or a part of the model"
             )
         self.numbers[id(tensor)] = len(self.tensors)
         self.tensors.append(tensor)
@@ -369,7 +369,7 @@ def scalar_paths(graph: Graph, start: int, most: int = 1000) -> list[Path]:
         if path.nodes[-1] == last:
             complete.append(path)
             if len(complete) > most:
-                raise UserError(f"there are more than {most} paths; take a smaller function")
+                raise UserError(f"there are more than {most} paths; use a smaller function")
             continue
         for edge in graph.out_of(path.nodes[-1]):
             if edge.derivative is not None:

@@ -22,7 +22,7 @@ STRENGTHS = (0.1, 0.01, 0.001, 0.0001, 0.00001, 0.000001)
 without improvement."""
 MAX_STEPS = 50
 UNKNOWN_LABEL = -1
-"""Stands for a label that the training part does not have; no probe predicts it."""
+"""The id of a label that the training part does not have; no probe predicts it."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Probe:
 
         The variables are V and c, with W = W_before + U (A * V) and b = b_before + a * c, in which the curvature of the
         cost is about equal in all directions: U has the principal axes of the vectors, and a column of A the inverse
-        roots of one label's curvature along them. In W and b themselves, many times as many steps would be needed,
+        roots of one label's curvature along them. Optimising W and b directly would need many times as many steps,
         above all for rare labels.
         """
         probabilities = self.logits(self.x).softmax(-1)

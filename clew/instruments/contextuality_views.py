@@ -84,7 +84,7 @@ def measure_lines(measured: dict[str, list[Contextuality]], title: str, field: s
 
 
 def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
-    """Plot vectors along their first two principal directions, not centred, with the origin. A narrow cone lies to one
+    """Plot vectors along their first two principal directions, not centred, with the origin. A narrow cone is on one
     side of it."""
     chosen_rows = random_rows(len(rows), DRAWN)
     points, shares = principal_components(rows[chosen_rows], centre=False)

@@ -73,7 +73,7 @@ class LowRank(nn.Linear):
 
 
 def adapt(body: nn.Module, adapter: Part) -> int:
-    """Replaces every targeted map of a body, or of a part of one, by an adapter around it. Returns the number of
+    """Replace every targeted map of a body, or of a part of one, by an adapter around it. Return the number of
     adapters."""
     targets = part_options(adapter).get("targets", USUAL)
     maps = list(adaptable(body))
@@ -95,7 +95,7 @@ def adapt(body: nn.Module, adapter: Part) -> int:
 
 
 def adaptable(body: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    """Yields every map that can be adapted, as its parent module and its name there."""
+    """Yield every map that can be adapted, as its parent module and its name there."""
     for part in body.modules():
         if isinstance(part, (SelfAttention, CrossAttention, FeedForward)):
             yield from ((part, name) for name in ADAPTABLE if isinstance(getattr(part, name, None), nn.Linear))
@@ -113,7 +113,7 @@ def adapter_names(task: nn.Module) -> set[str]:
 
 
 def merge(task: nn.Module) -> None:
-    """Folds every adapter into the weight of the map it adapts."""
+    """Fold every adapter into the weight of the map it adapts."""
     for part in list(task.modules()):
         for name, child in list(part.named_children()):
             if isinstance(child, LowRank):

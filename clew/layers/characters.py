@@ -139,8 +139,8 @@ class CharacterCNN(Characters):
         return maxima
 
     def over_all(self, letters: Tensor, x: Tensor) -> list[Tensor]:
-        """The same, with all windows computed and those that start at padding masked: shapes are fixed, as an export
-        needs."""
+        """The same with fixed shapes, for export: all windows are computed, and those that start at padding are
+        masked."""
         padding = (letters == 0)[:, None]
         # (words, filters, letters)
         values = [convolution(x.mT)[..., : letters.shape[1]] for convolution in self.convolutions]

@@ -72,7 +72,7 @@ class Convolution(SequenceLayer):
         return self.over_windows(F.pad(x, (0, 0, side, side)), neighbours == documents[..., None])
 
     def over_windows(self, x: Tensor, inside: Tensor) -> Tensor:
-        """The equation as written, without the inputs that lie outside a position's document."""
+        """The equation as written, without inputs from other documents."""
         windows = x.unfold(1, self.width, 1)  # (batch, length, dim, width)
         y = torch.einsum("blik,oik->blo", torch.where(inside[:, :, None, :], windows, 0.0), self.weight)
         return y if self.bias is None else y + self.bias

@@ -61,7 +61,7 @@ class Embedding(nn.Module):
         dropout_kind: str = "plain",
         norm: nn.Module | None = None,
     ) -> None:
-        """Adds what surrounds `read`: position, segments, scale, norm, dropout. Called last by each constructor."""
+        """Add what surrounds `read`: position, segments, scale, norm, dropout. Called last by each constructor."""
         self.segments = nn.Embedding(num_segments, self.dim) if num_segments else None
         self.position = position
         self.scale = math.sqrt(self.dim) if scaled else 1.0
@@ -83,7 +83,7 @@ class Embedding(nn.Module):
         return []
 
     def draw(self, init: Callable[[Tensor], Any]) -> None:
-        """Reinitialises the table, if there is one, by the family's rule."""
+        """Reinitialise the table, if there is one, by the family's rule."""
 
     def blank(self, batch: int, length: int) -> Any:
         """Inputs of the right form without content, such as zeros."""
@@ -135,7 +135,7 @@ class TokenEmbedding(Embedding):
         self.surround(**around)
 
     def enrich(self, table: nn.Embedding | None, parts: Sequence[nn.Module] = ()) -> None:
-        """Replaces the table (None: no table) and adds parts beside it: modules from `Words` to vectors (batch, length,
+        """Replace the table (None: no table) and add parts beside it: modules from `Words` to vectors (batch, length,
         dim)."""
         width = sum(part.dim for part in parts) + (0 if table is None else table.embedding_dim)  # type: ignore[misc]
         self.tokens = table

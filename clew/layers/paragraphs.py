@@ -32,7 +32,7 @@ class PlannerState(NamedTuple):
 
 
 class SentencePlanner(nn.Module):
-    """Plans the topic of each sentence, and whether there is one.
+    """Plans the topic of each sentence, and predicts whether there is another sentence.
 
         pooled  = max_i (W_p v_i + b_p)                     v_i: the regions of a picture
         s_j     = LSTM([r_{j-1}; pooled], s_{j-1})          r_{j-1}: the previous sentence, encoded; 0 before the first

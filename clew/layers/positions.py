@@ -1,4 +1,4 @@
-"""Position encodings: how attention learns where a word stands. An encoding acts in one or more of four places.
+"""Position encodings, which tell attention the position of each word. An encoding acts in one or more of four places.
 
 
     embed(x, positions)                                 added to the input
@@ -61,7 +61,7 @@ class Position(nn.Module):
         raise NotImplementedError
 
     def keep_heads(self, heads: list[int]) -> None:
-        """Drops the parameters of all heads but these."""
+        """Drop the parameters of all heads but these."""
 
 
 class Sinusoidal(Position):
@@ -241,7 +241,7 @@ def sinusoids(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
 
 
 def check_positions(positions: Tensor, max_length: int) -> None:
-    """Refuses a position beyond the table. On a GPU this does not synchronise."""
+    """Refuse a position beyond the table. On a GPU this does not synchronise."""
     if not positions.numel() or torch.compiler.is_compiling():
         return
     if positions.device.type == "cuda":

@@ -21,7 +21,7 @@ FLOAT = (CRF, Position, GridPosition)
 
 
 def quantise(module: nn.Module, precision: str) -> nn.Module:
-    """Converts a module's weights to a precision, in place.
+    """Convert a module's weights to a precision, in place.
 
     int8 and int4 apply to matrices (linear maps, recurrent weights, tables of tokens). Norms, biases, convolutions and
     positions stay float, and all arithmetic but the products is in float. With int4, a matrix whose width is not a
@@ -67,7 +67,7 @@ def is_quantised(module: nn.Module) -> bool:
 
 
 def check_whole(module: nn.Module, action: str) -> None:
-    """Refuses to write weights that have lost digits."""
+    """Refuse to write weights that have lost digits."""
     if is_quantised(module) or any(parameter.dtype == torch.bfloat16 for parameter in module.parameters()):
         raise UserError(
             f"a run whose weights were loaded in bfloat16, int8 or int4 cannot be {action}; load it without a precision"

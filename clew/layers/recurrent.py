@@ -88,8 +88,8 @@ class Recurrent(SequenceLayer):
     def loop(
         self, x: Tensor, mask: Tensor | None, state: RecurrentState, inputs: Tree = None
     ) -> tuple[Tensor, RecurrentState]:
-        """The recurrence as written: a document starts from the initial state, and a padded position keeps the state.
-        `inputs` are the cell's inputs, if already computed."""
+        """The recurrence as written: each document starts from the initial state, and the state does not change on
+        padding. `inputs` are the cell's inputs, if already computed."""
         initial, starts, document = None, None, state.document
         if mask is not None and has_documents(mask):
             initial = self.cell.initial_state(x.shape[0], like=x)
@@ -191,7 +191,7 @@ class Backward(SequenceLayer):
 
 
 def read_backwards(layer: Callable[..., tuple[Any, State]], x: Tensor, mask: Tensor | None) -> tuple[Any, State]:
-    """Runs a layer, or all layers of a stack, over each row's real positions from the end. Returns its outputs in
+    """Run a layer, or all layers of a stack, over each row's real positions from the end. Return its outputs in
     reading order and its final state."""
 
     def in_reading_order(values: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ def read_backwards(layer: Callable[..., tuple[Any, State]], x: Tensor, mask: Ten
 
 
 def unbind_steps(tree: Tree, length: int) -> list[Tree]:
-    """Cuts a cell's inputs along the length axis: one tree per step, with `Fixed` parts whole in each."""
+    """Cut a cell's inputs along the length axis: one tree per step, with `Fixed` parts whole in each."""
     if tree is None or isinstance(tree, Fixed):
         return [tree] * length
     if isinstance(tree, Tensor):

@@ -150,7 +150,7 @@ class Location(Score):
         return by_place.gather(-1, index.expand(*query.shape[:3], key.shape[2]))
 
     def check_places(self, key_positions: Tensor) -> None:
-        """Refuses a position without a row in W. On a GPU this does not synchronise."""
+        """Refuse a position without a row in W. On a GPU this does not synchronise."""
         if not key_positions.numel() or torch.compiler.is_compiling():
             return
         if key_positions.device.type == "cuda":

@@ -53,8 +53,8 @@ class Stack(SequenceLayer):
     layers.
 
     With `recompute`, a layer in training keeps only its inputs and runs again, with the same randomness, in the
-    backward pass (Chen et al. 2016): less memory for one more forward pass. A watched layer runs only once, or its taps
-    would fire twice.
+    backward pass (Chen et al. 2016): less memory for one more forward pass. A watched layer runs only once, so that its
+    taps are not called twice.
     """
 
     recompute: bool = False
@@ -112,8 +112,8 @@ class Stack(SequenceLayer):
 
 
 def run_twice(layer: SequenceLayer, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
-    """Runs a layer now and again in the backward pass."""
-    # In the context of the first run: the backward pass may use another thread, where other taps and settings hold.
+    """Run a layer now, and once more in the backward pass."""
+    # In the context of the first run: the backward pass may use another thread, with other taps and settings.
     context = () if torch.compiler.is_compiling() else (copy_context().run,)
     output: tuple[Tensor, State] = checkpoint(*context, layer, x, mask, state, use_reentrant=False)
     return output
@@ -127,5 +127,5 @@ def uniform_init(scale: float, *tensors: Tensor) -> None:
 
 
 def shares(total: int, parts: int) -> list[int]:
-    """Splits `total` into whole parts, as equal as possible, the larger ones first."""
+    """Split `total` into whole parts, as equal as possible, the larger ones first."""
     return [total // parts + (part < total % parts) for part in range(parts)]

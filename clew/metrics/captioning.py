@@ -64,7 +64,7 @@ def measure_captions(
     *,
     tokenized: bool = False,
 ) -> Captions:
-    """Computes some of CAPTION_MEASURES; `references[i]` belong to `written[i]`. `tokenized` texts are split at spaces;
+    """Compute some of CAPTION_MEASURES; `references[i]` belong to `written[i]`. `tokenized` texts are split at spaces;
     others are split by `caption_words`, similar to COCO's tokenizer."""
     for name in measures:
         if name not in CAPTION_MEASURES:
@@ -106,7 +106,7 @@ def checked(written: Sequence[str], references: Sequence[Sequence[str]]) -> Sequ
 
 
 def caption_words(text: str) -> list[str]:
-    """Splits a caption into lower-case words without punctuation, nearly as the Penn Treebank tokenizer of COCO's
+    """Split a caption into lower-case words without punctuation, nearly as the Penn Treebank tokenizer of COCO's
     evaluation does: `n't` and `'s` are words of their own, brackets are -lrb- and -rrb-."""
     return [BRACKETS.get(word, word) for word in TOKEN.findall(text.lower().replace("’", "'"))]
 

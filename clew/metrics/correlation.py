@@ -37,7 +37,7 @@ def correlation_interval(
     samples: int = SAMPLES,
     seed: int = 1,
 ) -> Interval:
-    """The bootstrap interval of a member of CORRELATIONS; ranks are computed anew in each resample."""
+    """The bootstrap interval of a member of CORRELATIONS; ranks are computed again in each resample."""
     x, y = checked(gold, predicted)
     function = find(name)
     return statistic_interval(

@@ -14,7 +14,7 @@ Texts = Sequence[str]
 
 
 class Measured(NamedTuple):
-    """Values by name, with shares and scores between 0 and 100, and a sentence that gives them all."""
+    """Values by name, with shares and scores between 0 and 100, and a sentence that lists them."""
 
     values: dict[str, float]
     text: str

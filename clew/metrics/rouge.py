@@ -124,7 +124,7 @@ def score_rouge(candidate: str, references: Sequence[str]) -> Rouge:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits, in lower case."""
+    """Split a text into runs of letters and digits, in lower case."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
@@ -149,7 +149,7 @@ def rouge_l(candidate: Words, references: Sequence[Words]) -> Overlap:
 
 
 def rouge_l_summary(candidate: Sequence[Words], references: Sequence[Sequence[Words]]) -> Overlap:
-    """The same at summary level, for lists of sentences."""
+    """The longest common subsequence at summary level, for lists of sentences."""
     return nearest([summary_overlap(candidate, reference) for reference in references])
 
 
@@ -197,8 +197,7 @@ def summary_overlap(candidate: Sequence[Words], reference: Sequence[Words]) -> O
 
 
 def common_places(reference: Words, candidate: Words) -> set[int]:
-    """The indices of a longest common subsequence in the reference; of several, the one found from the end, with the
-    latest words."""
+    """The indices of a longest common subsequence in the reference; among several, the one with the latest words."""
     table = [[0] * (len(candidate) + 1)]
     for word in reference:
         above, row = table[-1], [0]

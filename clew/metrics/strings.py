@@ -120,7 +120,7 @@ def alignment_accuracy(weights: Tensor, places: Tensor, mask: Tensor | None = No
     if weights.dim() != 3 or places.shape != weights.shape[:2]:
         raise UserError(
             f"places {tuple(places.shape)} must be (batch, query) for weights {tuple(weights.shape)} of (batch, query,"
-            " key); take one head, or the mean over heads"
+            " key); use one head, or the mean over heads"
         )
     counted = places >= 0 if mask is None else (places >= 0) & mask
     right = (weights.argmax(-1) == places) & counted

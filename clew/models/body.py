@@ -77,12 +77,12 @@ class Body(nn.Module):
 
 
 def uniform_table(embedding: Embedding, scale: float) -> None:
-    """Draws the token table, if there is one, from U(-scale, scale)."""
+    """Draw the token table, if there is one, from U(-scale, scale)."""
     embedding.draw(lambda table: nn.init.uniform_(table, -scale, scale))
 
 
 def normal_init(module: nn.Module, std: float) -> None:
-    """Draws every matrix from N(0, std^2) and sets biases to 0; norms and position tables keep their own
+    """Draw every matrix from N(0, std^2) and set biases to 0; norms and position tables keep their own
     initialisation."""
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
@@ -92,7 +92,7 @@ def normal_init(module: nn.Module, std: float) -> None:
 
 
 def uniform_init_all(module: nn.Module, scale: float) -> None:
-    """Draws every parameter, biases included, from U(-scale, scale) (Zaremba et al. 2014)."""
+    """Draw every parameter, biases included, from U(-scale, scale) (Zaremba et al. 2014)."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.uniform_(-scale, scale)

@@ -38,7 +38,7 @@ class Bridge(nn.Module):
 
 
 def mapped(maps: Iterable[nn.Module], readers: Sequence[State]) -> State:
-    """The initial state of one decoder layer: next_map part is mapped from the same part of the readers' states."""
+    """The initial state of one decoder layer: each part is mapped from the same part of the readers' states."""
     next_map = iter(maps)
     return map_tree(lambda *parts: torch.tanh(next(next_map)(torch.cat(parts, -1))), *readers)
 

@@ -74,7 +74,7 @@ def build_convolutional(config: ConvolutionalConfig, target: Source, source: Sou
     if None in positions:
         name = part_name(config.position)
         raise UserError(
-            f"{name} positions act inside self-attention, and a convolutional model has none; take learned, sinusoidal"
+            f"{name} positions act inside self-attention, and a convolutional model has none; use learned, sinusoidal"
             " or none"
         )
     reads, writes = embeddings(
@@ -103,7 +103,7 @@ def build_convolutional(config: ConvolutionalConfig, target: Source, source: Sou
 
 
 def init_by_fan_in(body: nn.Module, dropout: float) -> None:
-    """Initialises as in section 3.5, which corrects for dropout, scaling inputs by 1 / (1 - p), and for gates, halving
+    """Initialise as in section 3.5, which corrects for dropout, scaling inputs by 1 / (1 - p), and for gates, halving
     standard deviations.
 
     N(0, (1 - p) / n) for maps of n inputs, N(0, 4 (1 - p) / n) before a gate, N(0, 0.01) for embeddings and positions,

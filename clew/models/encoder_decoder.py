@@ -107,7 +107,7 @@ class EncoderDecoder(nn.Module):
         return self.decoder.initial_state(batch_size, memory, capacity, like=like)
 
     def forward(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
-        """Runs the decoder over a chunk of target tokens."""
+        """Run the decoder over a chunk of target tokens."""
         if state is None:
             raise UserError(
                 "an encoder-decoder writes from a source; give it a state of initial_state(batch_size, memory), "

@@ -91,7 +91,7 @@ def build_positions(
 
 
 def init_transformer(body: nn.Module, num_layers: int) -> None:
-    """Draws matrices with standard deviation 0.02, those that write to the residual stream with 0.02 / sqrt(2
+    """Draw matrices with standard deviation 0.02, those that write to the residual stream with 0.02 / sqrt(2
     num_layers)."""
     # The variance of the residual stream then does not grow with depth.
     normal_init(body, 0.02)

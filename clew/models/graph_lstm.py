@@ -85,7 +85,7 @@ class GraphBody(nn.Module):
 
 
 def build_graph_lstm(config: GraphLSTMConfig, source: Source) -> GraphBody:
-    """Uses the source's `num_types`, the number of edge types, if it has one."""
+    """Use the source's `num_types`, the number of edge types, if it has one."""
     dim = config.embedding_dim or config.dim
     input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
     embedding = source.embedding(dim, dropout=input_dropout)

@@ -118,11 +118,11 @@ def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None =
 def check_choices(config: Seq2SeqConfig) -> None:
     if config.attention == "none" and config.hard:
         raise UserError(
-            "model.hard=true draws where to attend, but model.attention=none does not attend; take before or after"
+            "model.hard=true draws where to attend, but model.attention=none does not attend; use before or after"
         )
     if config.attention == "none" and config.bridge == "zero":
         raise UserError(
-            "with model.attention=none and model.bridge=zero nothing of the source would reach the decoder; take copy"
+            "with model.attention=none and model.bridge=zero nothing of the source would reach the decoder; use copy"
             " or dense"
         )
     if config.expectation and not config.hard:
@@ -154,7 +154,7 @@ def check_choices(config: Seq2SeqConfig) -> None:
     if config.bridge == "copy" and (config.direction == "both" or encoder_layers != config.num_layers):
         raise UserError(
             "model.bridge=copy needs one reader and as many encoder as decoder layers, not direction"
-            f" {config.direction} and {encoder_layers} layers under {config.num_layers}; take dense, or"
+            f" {config.direction} and {encoder_layers} layers under {config.num_layers}; use dense, or"
             " model.direction=backward"
         )
 
@@ -168,7 +168,7 @@ def check_bare(config: Seq2SeqConfig) -> None:
         raise UserError(f"model.encoder=bare has no layers, but model.pyramid is {config.pyramid}; leave it out")
     if config.bridge == "copy":
         raise UserError(
-            "model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none; take"
+            "model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none; use"
             " dense"
         )
 
@@ -279,7 +279,7 @@ def looking_layer(config: Seq2SeqConfig, cell: Cell) -> SequenceLayer:
 
 
 def above(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLayer:
-    """Connects a layer to the one below."""
+    """Connect a layer to the one below."""
     wiring = Residual if config.residual else Plain
     return wiring(dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind)
 

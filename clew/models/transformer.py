@@ -41,7 +41,7 @@ CROSS = {"cross_attention": cross_attention_mixer}
 
 
 def layers_of(half: str, also: dict[str, Any]) -> BeforeValidator:
-    """Validates a number of the usual layers, or a list of cells and mixers by name; `also` are the mixers that only
+    """Validate a number of the usual layers, or a list of cells and mixers by name; `also` are the mixers that only
     this half has."""
 
     def check(layers: Any) -> Any:
@@ -165,7 +165,7 @@ def build_half(config: TransformerConfig, parts: list[Part], embedding: Any, mem
 
 
 def init_xavier(*halves: Body) -> None:
-    """Draws the matrices of attention and networks by Glorot and Bengio (2010), uniform, with biases 0; embeddings from
+    """Draw the matrices of attention and networks by Glorot and Bengio (2010), uniform, with biases 0; embeddings from
     N(0, 1 / dim), which times sqrt(dim) have variance 1. Cells, norms and positions keep their own initialisation."""
     for part in chain.from_iterable(half.modules() for half in halves):
         if isinstance(part, (SelfAttention, CrossAttention, FeedForward)):

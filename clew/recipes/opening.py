@@ -144,7 +144,7 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
         )
     config = resolve(override(overlay(earlier.model_dump(mode="json"), from_file), assignments))
     as_format_2 = resolve(from_format_2(config.model_dump(mode="json")))
-    if not fixed_differences(earlier, as_format_2):  # the overrides mean what they meant in the run's version
+    if not fixed_differences(earlier, as_format_2):  # the overrides have the meaning of the run's version
         config = as_format_2
     if changed := fixed_differences(earlier, config):
         raise UserError(

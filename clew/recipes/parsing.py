@@ -9,7 +9,7 @@ BEAM = {"method": "beam", "beams": 10, "length_penalty": 0.0}
 
 
 def attentive(**changes: Any) -> dict[str, Any]:
-    """A decoder with attention before the cell, which learns soonest to find the next word."""
+    """A decoder with attention before the cell, which learns fastest to find the next word."""
     return {
         "family": "seq2seq",
         "cell": "lstm",

@@ -103,7 +103,7 @@ def check_reads_one_sequence(config: Config, what: str) -> None:
     if family.encodes or family.reads in SHAPES:
         reads = "reads a source and writes a target" if family.encodes else f"reads {SHAPES[family.reads]}"
         raise UserError(
-            f"{what}: a {name} {reads}; take a run that reads one sequence, such as a language model's or a tagger's"
+            f"{what}: a {name} {reads}; use a run that reads one sequence, such as a language model's or a tagger's"
         )
 
 

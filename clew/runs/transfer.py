@@ -258,7 +258,7 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
         else:
             unused.append(base_name)
     new = [name for name in expected if name not in loaded]
-    # Buffers start anew, such as the baseline of hard attention.
+    # Buffers are reset, such as the baseline of hard attention.
     optional = {*adapter_names(task), *(name for name, _ in task.named_buffers())}
     missing = next((name for name in new if name.startswith(prefix) and name not in optional), None)
     if missing is not None:

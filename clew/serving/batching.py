@@ -3,8 +3,8 @@
 A batch has the first waiting call and others with the same key, up to a maximum number of rows: calls that arrived
 while the worker was busy, or within a few milliseconds. Its size is bounded by rows, so a large call is split over
 several batches and goes to the end of the queue in between. A call whose client disconnects, or that waits too long,
-leaves the queue; a batch is cancelled if nobody waits for it. If a batch fails, its calls are tried again one by one,
-so that no call gets the error of another.
+leaves the queue; a batch is cancelled if nobody waits for it. If a batch fails, its calls are retried one by one, so
+that no call gets the error of another.
 
 One batch runs at a time, so that calls that arrive meanwhile are batched together. But a call with at most a quarter of
 the running batch's work does not wait: its batch starts at once, and the worker lets the smaller one overtake between

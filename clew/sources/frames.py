@@ -146,7 +146,7 @@ class Frames:
         return SpectrogramConvolution(self.num_features, self.convolve, **options) if self.convolve else None
 
     def complete(self, embedding: VectorEmbedding) -> None:
-        """Does nothing: a linear map is already complete."""
+        """Do nothing: a linear map is already complete."""
 
     def read(self, example: Tensor) -> Tensor:
         """The vectors (positions, width) of one example."""
@@ -172,13 +172,13 @@ class Frames:
         return self.collate_read([self.read(example) for example in examples])
 
     def collate_read(self, examples: Sequence[Tensor]) -> tuple[Framed, Tensor | None]:
-        """Collates examples that `read` has processed."""
+        """Collate examples that `read` has processed."""
         vectors, mask = Vectors(self.width).collate(examples)
         lengths = torch.full((len(vectors),), vectors.shape[1]) if mask is None else mask.sum(1)
         return Framed(vectors, lengths), mask
 
     def augment(self, inputs: Any) -> Any:
-        """Augments inputs for training. Without lengths, all frames are real."""
+        """Augment inputs for training. Without lengths, all frames are real."""
         frames = tokens_of(inputs)
         if self.vocal_tract is not None:
             frames = self.vocal_tract(frames, self.num_features)

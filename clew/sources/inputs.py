@@ -51,7 +51,7 @@ class InputReader(Kept):
     stay valid."""
 
     def check_between(self, **limits: tuple[float, float]) -> None:
-        """Refuses options outside their limits, which bound time and memory."""
+        """Refuse options outside their limits, which bound time and memory."""
         for option, (low, high) in limits.items():
             value = getattr(self, option)
             if not low <= value <= high:
@@ -66,15 +66,15 @@ class InputReader(Kept):
         raise NotImplementedError
 
     def fitted(self, example: Any) -> Self:
-        """The reader, with options taken from the first training input."""
+        """The reader, with options set from the first training input."""
         return self
 
     def read(self, example: Any) -> Tensor:
-        """Decodes one input."""
+        """Decode one input."""
         raise NotImplementedError
 
     def collated(self, examples: Sequence[Tensor]) -> tuple[Any, Tensor | None]:
-        """Collates decoded inputs for the body."""
+        """Collate decoded inputs for the body."""
         return self.source().collate(examples)
 
     def samples(self) -> tuple[FileBytes, ...]:

@@ -77,7 +77,7 @@ class Pictures:
         return embedding
 
     def complete(self, embedding: PictureEmbedding) -> None:
-        """Does nothing: the embedding is already complete."""
+        """Do nothing: the embedding is already complete."""
 
     def collate(self, examples: Sequence[Tensor]) -> tuple[PictureInputs, Tensor | None]:
         for number, example in enumerate(examples):
@@ -190,7 +190,7 @@ class Convolved(Pictures):
 
 
 def moved(inputs: PictureInputs, shift: int, flip: bool) -> PictureInputs:
-    """Shifts and mirrors each picture at random within its own size."""
+    """Shift and mirror each picture at random within its own size."""
     pixels, sizes = inputs.pixels, inputs.sizes
     batch, height, width = pixels.shape[:3]
     down, across = torch.randint(-shift, shift + 1, (2, batch, 1), device=pixels.device)

@@ -93,7 +93,7 @@ class LogMelReader(InputReader):
         return sample_digits()
 
     def resampled(self, example: Any) -> Tensor:
-        """The samples of a sound, at the reader's rate."""
+        """The samples of a sound, resampled to the reader's rate."""
         sound = sound_of(example)
         return sound.samples if sound.rate == self.rate else resample(sound.samples, sound.rate, self.rate)
 

@@ -31,7 +31,7 @@ class Tokens:
         return TokenEmbedding(self.vocabulary, dim, **around)
 
     def complete(self, embedding: TokenEmbedding) -> None:
-        """Does nothing: a table is already complete."""
+        """Do nothing: a table is already complete."""
 
     def collate(self, examples: Sequence[Any]) -> tuple[Any, Tensor | None]:
         return padded(examples)

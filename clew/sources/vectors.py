@@ -26,7 +26,7 @@ class Vectors:
         return VectorEmbedding(self.width, dim, augment=self.augment, **around)
 
     def complete(self, embedding: VectorEmbedding) -> None:
-        """Does nothing: a linear map is already complete."""
+        """Do nothing: a linear map is already complete."""
 
     def collate(self, examples: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         for number, example in enumerate(examples):
@@ -44,7 +44,7 @@ class Vectors:
 
 
 def refuse_table(word_dropout: float, table: Any) -> None:
-    """Refuses options of a family that need a table of tokens."""
+    """Refuse options of a family that need a table of tokens."""
     if word_dropout:
         raise UserError(
             f"model.word_dropout ({word_dropout}) drops words of a table, and vectors have none; leave it out"

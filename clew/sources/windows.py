@@ -22,7 +22,7 @@ class CutText(NamedTuple):
 
 
 def cut_text(reader: WordReader, text: str) -> CutText:
-    """Cuts a text into words if the tokenizer has a token for each, else into tokens."""
+    """Cut a text into words if the tokenizer has a token for each, else into tokens."""
     if reader.by_words:
         words = split_words(text)
         return CutText([word.text for word in words], [], as_offsets([(word.start, word.stop) for word in words]))
@@ -31,7 +31,7 @@ def cut_text(reader: WordReader, text: str) -> CutText:
 
 
 def encode_pieces(reader: WordReader, cut: CutText, start: int = 0, stop: int | None = None) -> EncodedWords:
-    """Encodes some of a text's pieces, without the tokenizer's frame."""
+    """Encode some of a text's pieces, without the tokenizer's frame."""
     if cut.words is not None:
         return reader.encode([cut.words[start:stop]], framed=False)[0]
     return EncodedWords(cut.tokens[start:stop], [], [])

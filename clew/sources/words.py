@@ -36,8 +36,8 @@ class WordReader:
     """Encodes sentences as ids, and collates them for a body.
 
     `letters` adds each word's letters; `context` encodes the same words for another body. A body trained on `running`
-    text gets sentences as it has seen them: between tokens that end a line, with letters spelled as its tokens are. If
-    the tokenizer has a frame, it is put around texts; `segmented` says that the body has segment embeddings.
+    text gets sentences in the form of its training: between tokens that end a line, with letters spelled as its tokens
+    are. If the tokenizer has a frame, it is put around texts; `segmented` says that the body has segment embeddings.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class WordReader:
         )
 
     def encode(self, sentences: Sentences, *, framed: bool = True) -> list[EncodedWords]:
-        """Encodes sentences. Pass `framed=False` for texts that `joined` will frame."""
+        """Encode sentences. Pass `framed=False` for texts that `joined` will frame."""
         encoded = self.encode_words(sentences) if self.tokenizer.unit == "word" else self.encode_pieces(sentences)
         if self.mark is not None:
             encoded = [
@@ -109,13 +109,13 @@ class WordReader:
         return [self.framed(sentence) for sentence in encoded] if framed else encoded
 
     def encode_whole(self, texts: Sequence[str], *, framed: bool = True) -> list[EncodedWords]:
-        """Encodes texts without cutting them into words first; their words are then not recorded."""
+        """Encode texts without cutting them into words first; their words are then not recorded."""
         fallback = [] if self.tokenizer.frame is not None else [self.tokenizer.end or 0]
         encoded = [EncodedWords(tokens or fallback, [], []) for tokens in self.tokenizer.encode_batch(list(texts))]
         return [self.framed(text) for text in encoded] if framed else encoded
 
     def framed(self, first: EncodedWords, second: EncodedWords | None = None) -> EncodedWords:
-        """Puts the tokenizer's frame around one text or a pair."""
+        """Put the tokenizer's frame around one text or a pair."""
         frame = self.tokenizer.frame
         if frame is None:
             return first
@@ -133,7 +133,7 @@ class WordReader:
         return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments, letters=letters)
 
     def shortened(self, texts: tuple[EncodedWords, ...], longest: int) -> tuple[EncodedWords, ...]:
-        """Cuts one text, or a pair, at the end to `longest` tokens, including those around them. Of a pair the longer
+        """Cut one text, or a pair, at the end to `longest` tokens, including those around them. Of a pair the longer
         is cut until both are equally long."""
         frame = self.tokenizer.frame
         around = len(texts) - 1 if frame is None else frame.num_added(pair=len(texts) == 2)
@@ -147,7 +147,7 @@ class WordReader:
         return cut_at(texts[0], first), cut_at(texts[1], room - first)
 
     def joined(self, first: EncodedWords, second: EncodedWords) -> EncodedWords:
-        """Joins two texts by the tokenizer's frame, or by a token that ends a text."""
+        """Join two texts by the tokenizer's frame, or by a token that ends a text."""
         if self.tokenizer.frame is not None:
             return self.framed(first, second)
         end = self.tokenizer.end or 0
@@ -184,7 +184,7 @@ class WordReader:
         return [self.cut(one_word_each(words), len(words)) for words in sentences]
 
     def cut(self, text: str, num_words: int) -> EncodedWords:
-        """Encodes a text whose words are separated by spaces. A piece belongs to the word of its last character. A word
+        """Encode a text whose words are separated by spaces. A piece belongs to the word of its last character. A word
         that the tokenizer drops gets the piece before it."""
         tokens, offsets = self.tokenizer.encode_with_offsets(text)
         starts, ends, word, place = [0] * num_words, [0] * num_words, -1, 0
@@ -205,7 +205,7 @@ class WordReader:
         return EncodedWords(tokens or [0], starts, ends)
 
     def collate(self, encoded: Sequence[EncodedWords]) -> Pieces:
-        """Collates sentences into padded rows. Letters are those of tokens, so every token must be a word."""
+        """Collate sentences into padded rows. Letters are those of tokens, so every token must be a word."""
         tokens, mask = padded([sentence.tokens for sentence in encoded])
         starts, _ = padded([sentence.starts for sentence in encoded])
         ends, _ = padded([sentence.ends for sentence in encoded])
@@ -291,7 +291,7 @@ def places_of(encoded: EncodedWords) -> int:
 
 
 def check_words(encoded: EncodedWords, limit: int | None, place: str) -> None:
-    """Refuses a sentence that is longer than the body's positions."""
+    """Refuse a sentence that is longer than the body's positions."""
     if limit is not None and len(encoded.tokens) > limit:
         raise UserError(
             f"{place}: the sentence has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions;"

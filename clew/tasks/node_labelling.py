@@ -1,6 +1,6 @@
 """Node labelling: a label for every word of a graph, such as its relation to its head, part of speech or features. A
 body that reads graphs gets the words and the edges; a body that reads sequences gets only the words. Changing
-`model.family` thus shows what the edges are worth."""
+`model.family` thus shows the benefit of the edges."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

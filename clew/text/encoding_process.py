@@ -19,7 +19,7 @@ MOST_MEMORY = 4 * 2**30
 
 
 def limit_memory() -> None:
-    """Limits the memory, if the system can: a text that grows without end then ends only this process."""
+    """Limit the memory, if the system can: a text that grows without end then ends only this process."""
     with suppress(ImportError, ValueError, OSError):
         resource = import_module("resource")
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))

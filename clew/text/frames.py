@@ -29,7 +29,7 @@ class Frame(NamedTuple):
     pair: tuple[Slot, ...]
 
     def around(self, first: Sequence[int], second: Sequence[int] | None = None) -> Framed:
-        """Puts the frame around a text or a pair."""
+        """Put the frame around a text or a pair."""
         texts = {FIRST: first, SECOND: second}
         framed = Framed([], [], [])
         for what, segment in self.single if second is None else self.pair:

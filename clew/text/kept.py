@@ -20,7 +20,7 @@ class Kept:
         raise NotImplementedError
 
     def save(self, path: Path) -> Path:
-        """Writes the file aside and renames it, so that a reader never sees half of it."""
+        """Write the file aside and rename it, so that a reader never sees half of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".partial")
         aside.write_text(self.to_json(), encoding="utf-8", errors="backslashreplace")

@@ -21,7 +21,7 @@ def joined(first: str, second: str) -> str:
 
 
 def likelihood_merges(words: Mapping[str, int], min_count: int = 1) -> Iterator[str]:
-    """Yields the merged pieces, one merge after another (Schuster and Nakajima 2012):
+    """Yield the merged pieces, one merge after another (Schuster and Nakajima 2012):
 
         a, b = argmax  freq(ab) / (freq(a) freq(b))
 
@@ -76,7 +76,7 @@ class Pairs:
         return number
 
     def count(self, word: int, sign: int) -> None:
-        """Adds a word's pieces and pairs to the counts (`sign` 1), or subtracts them (-1)."""
+        """Add a word's pieces and pairs to the counts (`sign` 1), or subtract them (-1)."""
         pieces, times = self.words[word], sign * self.counts[word]
         for piece in pieces:
             self.frequencies[piece] += times
@@ -110,7 +110,7 @@ class Pairs:
         return self.parts[number]
 
     def merge(self, first: int, second: int) -> str:
-        """Merges a pair into one piece at every occurrence, from the left. Returns the piece."""
+        """Merge a pair into one piece at every occurrence, from the left. Return the piece."""
         name = joined(self.names[first], self.names[second])
         merged_id = self.id(name)
         touched = {first, second, merged_id}

@@ -6,10 +6,10 @@ panic. But a match may start at every character of a text, so 10,000 characters 
 library holds Python's lock and no other thread runs.
 
 Alternatives fail: cutting texts into pieces changes the tokens at every cut; probing a pattern on import finds only the
-attacks that the probe knows; and a thread cannot be stopped. A process can. So a server encodes texts in a process of
-its own if a pattern is anything but one class of characters, repeated or not, which takes one step per character. A
-process that exceeds its time is ended, and the next text starts another. This bounds every pattern and every text,
-changes no tokens, and costs ordinary tokenizers nothing; an encoding in the process takes about 0.1 ms longer.
+attacks that the probe knows; and a thread cannot be stopped. A process can. So a server encodes texts in a separate
+process if a pattern is more than one class of characters, repeated or not, which takes one step per character. A
+process that exceeds its time is ended, and the next text starts another. This limits every pattern and every text, does
+not change the tokens, and costs nothing for ordinary tokenizers; an encoding in the process takes about 0.1 ms longer.
 
 The same applies to parts that take superlinear time without a pattern. WordPiece tries every end of a word at every
 place, which is cubic in the longest word that it reads, a number in its file: a word of 10,000 letters takes 80
@@ -106,7 +106,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 class Apart:
-    """A tokenizer in a process of its own. `ask(method, given)` answers within `seconds`, or raises an error that names
+    """A tokenizer in its own process. `ask(method, arguments)` answers within `seconds`, or raises an error that names
     the part to blame."""
 
     def __init__(self, tokenizer: str, blame: str, seconds: float):
@@ -145,7 +145,7 @@ class Apart:
         return results
 
     def close(self) -> None:
-        """Ends the process; the next text starts another."""
+        """End the process; the next text starts another."""
         if self.ending is not None:
             self.ending()
         self.process = None

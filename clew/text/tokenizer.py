@@ -1,4 +1,4 @@
-"""A trained tokenizer: strings to ids and back. Training is in `train.py`."""
+"""A trained tokenizer: strings to ids and back. `train.py` trains one."""
 
 import hashlib
 import json
@@ -24,7 +24,8 @@ PADS = ("<pad>", "[PAD]")
 MASKS = ("[MASK]", "<mask>")
 MARK = re.compile("|".join(map(re.escape, MASKS)))
 HIDDEN = "\0"
-"""The prefix of a token that has an id but occurs in no text: another tokenizer shares the ids, and uses it."""
+"""The prefix of tokens that have an id but occur in no text, because only another tokenizer with the same ids uses
+them."""
 FEW = 5
 MOST_SPARE = 2**18
 """The largest number of unused ids below the last one."""
@@ -125,7 +126,7 @@ class Tokenizer:
             return self.inner.decode(list(ids), skip_special_tokens=False)
 
     def limit_time(self, seconds: float) -> None:
-        """Limits the time that any text may take; see `patterns`."""
+        """Limit the time that any text may take; see `patterns`."""
         if self.apart is not None:
             self.apart.close()
         slow = slow_parts(self._description)
@@ -213,7 +214,7 @@ class Tokenizer:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def check(self, text: str, what: str = "prompt") -> None:
-        """Refuses a text with characters or words that the model does not know."""
+        """Refuse a text with characters or words that the model does not know."""
         check_is_text(text, what)
         if self.unknown is None or self.unknown not in self.encode(text):  # offsets take longer to find
             return
@@ -233,7 +234,7 @@ class Tokenizer:
             )
 
     def save(self, path: Path | str) -> Path:
-        """Writes the JSON file, or `tokenizer.json` in a folder, and returns its path."""
+        """Write the JSON file, or `tokenizer.json` in a folder, and return its path."""
         path = file_of(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".partial")
@@ -296,8 +297,8 @@ class Tokenizer:
         return "\n".join(" ".join(words) for words in lines)
 
     def _unknown_parts(self, text: str) -> list[str]:
-        """The unknown parts of a text, each once, in order; without the unknown token itself, written out on
-        purpose."""
+        """The unknown parts of a text, without duplicates, in order. The unknown token itself, if written in the text,
+        does not count."""
         ids, offsets = self.encode_with_offsets(text)
         parts = dict.fromkeys(
             text[start:stop] for i, (start, stop) in zip(ids, offsets, strict=True) if i == self.unknown
@@ -340,7 +341,7 @@ def file_of(path: Path | str) -> Path:
 
 
 def check_is_text(text: str, what: str) -> None:
-    """Refuses lone surrogates, which stand for undecodable bytes on a command line."""
+    """Refuse lone surrogates, which stand for undecodable bytes on a command line."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Trains tokenizers on text. Equal texts give equal tokenizers, on any machine.
+"""Train tokenizers on text. Equal texts give equal tokenizers, on any machine.
 
 No tokenizer joins characters across a newline, so lines can be encoded separately and concatenated. `specials` are
 additional tokens that no text is encoded to: a task inserts their ids.
@@ -326,8 +326,8 @@ def word_counts(
 
 
 def short_words(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, with very long words cut, such as a genome in one line: the trainers take quadratic time in a word's
-    length."""
+    """The texts, with very long words (such as a genome in one line) cut: training takes quadratic time in the length
+    of a word."""
     for text in texts:
         start = 0
         for run in RUN.finditer(text):
@@ -338,13 +338,13 @@ def short_words(texts: Iterable[str]) -> Iterator[str]:
 
 
 def added(own: Sequence[str], more: Sequence[str]) -> list[str]:
-    """A kind's own special tokens and the additional ones, each once."""
+    """The special tokens of a kind of tokenizer and the additional ones, without duplicates."""
     return list(dict.fromkeys([*own, *more]))
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts that are made anew whenever they are read, so that many of them need not be held."""
+    """Texts that are generated again on every read, so they need not fit in memory."""
 
     make: Callable[[], Iterable[str]]
 

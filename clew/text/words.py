@@ -68,7 +68,7 @@ def words_of(text: str) -> list[str]:
 
 
 def spaced_words(text: str) -> list[Word]:
-    """Splits text that is already tokenized at white space."""
+    """Split text that is already tokenized at white space."""
     return [Word(match.group(), *match.span()) for match in re.finditer(r"\S+", text)]
 
 

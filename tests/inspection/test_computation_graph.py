@@ -123,9 +123,7 @@ class Hidden(torch.autograd.Function):
 
 def test_a_graph_with_too_many_nodes_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.inspection.computation_graph.MOST_NODES", 4)
-    with pytest.raises(
-        UserError, match="the graph has more than 4 nodes; take a smaller input, or a part of the model"
-    ):
+    with pytest.raises(UserError, match="the graph has more than 4 nodes; use a smaller input, or a part of the model"):
         trace(doubled, torch.tensor(1.0))
 
 
@@ -134,13 +132,19 @@ def test_incomplete_graphs_are_rejected() -> None:
         UserError, match="a part of the function between x1 and the output is not made of torch's operations"
     ):
         trace(lambda x: Hidden.apply(x) + x, torch.ones(2))
-    with pytest.raises(UserError, match="the function returns no tensor, so there is nothing to differentiate"):
+    with pytest.raises(
+        UserError,
+        match="the function returns no tensor, so there is nothing to differentiate; return one made from the inputs",
+    ):
         trace(lambda x: None, torch.ones(2))
-    with pytest.raises(UserError, match="does not depend on the inputs"):
+    with pytest.raises(
+        UserError,
+        match="does not depend on the inputs through torch operations; compute it from them by torch functions",
+    ):
         trace(lambda x: torch.ones(()), torch.ones(2))
-    with pytest.raises(UserError, match="paths need every node to be a scalar"):
+    with pytest.raises(UserError, match="paths need every node to be a scalar; give the function single numbers"):
         scalar_paths(trace(nn.Linear(2, 2), torch.ones(1, 2)), 0)
-    with pytest.raises(UserError, match="there are more than 10 paths"):
+    with pytest.raises(UserError, match="there are more than 10 paths; use a smaller function"):
         scalar_paths(trace(doubled, torch.tensor(1.0)), 0, most=10)
 
 

@@ -158,7 +158,7 @@ def test_too_long_sentences_are_read_in_parts_and_words_truncated() -> None:
     assert len(vectors_found) == 7
     torch.testing.assert_close(vectors_found[5:6], word_vectors(body, reader, [["x" * 24]])[-1])
     with pytest.raises(
-        UserError, match="the model has too few positions to read 'a'; take a run with a larger model.max_length"
+        UserError, match="the model has too few positions to read 'a'; use a run with a larger model.max_length"
     ):
         encode_parts(reader, [["a"]], 0)
 

@@ -17,13 +17,13 @@ from tests.interop.untrained import RUNS, assert_same, eagerly, untrained
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_programs_of_a_run_do_what_its_task_does(name: str, tmp_path: Path) -> None:
+def test_programs_of_a_run_match_its_task(name: str, tmp_path: Path) -> None:
     run = untrained(name, tmp_path / "run")
     programs = programs_of(run)
     assert_same(run, programs, eagerly(programs))
 
 
-def test_a_parser_says_why_it_has_no_programs() -> None:
+def test_a_parser_is_rejected_with_the_reason() -> None:
     with pytest.raises(
         UserError,
         match="^runs/parser: a parser cannot be exported, because its output is constrained to trees; parse with"
@@ -32,7 +32,7 @@ def test_a_parser_says_why_it_has_no_programs() -> None:
         programs_of(small_run("parser"))
 
 
-def test_a_classifier_of_trees_says_why_it_has_no_programs() -> None:
+def test_a_tree_classifier_is_rejected_with_the_reason() -> None:
     config = config_of("gum-tree-lstm", ["text.min_count=1"])
     vocabularies = {"tokenizer": train_side(config.text, ["the thread was small"], []), "labels": Labels(["a", "b"])}
     run = Run(Path("runs/trees"), config, vocabularies, build_task(config, vocabularies, to_train=False))
@@ -44,7 +44,7 @@ def test_a_classifier_of_trees_says_why_it_has_no_programs() -> None:
         programs_of(run)
 
 
-def test_a_state_has_one_count_for_all_layers_and_names_of_what_they_keep(tmp_path: Path) -> None:
+def test_a_state_has_one_count_and_named_tensors_per_layer(tmp_path: Path) -> None:
     program, *_ = programs_of(untrained("mixed", tmp_path / "run"))
     inputs, outputs = program.ports
     assert inputs[2:] == [
@@ -59,14 +59,14 @@ def test_a_state_has_one_count_for_all_layers_and_names_of_what_they_keep(tmp_pa
     assert outputs[3] == Port("next.1.keys", "float32", ("batch", 4, "past + length", 2))
 
 
-def test_what_several_layers_read_of_a_source_is_one_tensor(tmp_path: Path) -> None:
+def test_layers_share_one_tensor_of_the_source(tmp_path: Path) -> None:
     encoder, step = programs_of(untrained("convolutional", tmp_path / "run"))
-    made, asked = [port.name for port in encoder.ports[1]], [port.name for port in step.ports[0]]
-    assert [name for name in made if name.startswith("memory.")] == ["memory.1"]
-    assert set(asked) == {"tokens", "mask", "source_mask", *made}
+    encoder_outputs, step_inputs = [port.name for port in encoder.ports[1]], [port.name for port in step.ports[0]]
+    assert [name for name in encoder_outputs if name.startswith("memory.")] == ["memory.1"]
+    assert set(step_inputs) == {"tokens", "mask", "source_mask", *encoder_outputs}
 
 
-def test_a_state_that_does_not_begin_with_zeros_is_refused(tmp_path: Path) -> None:
+def test_a_state_that_does_not_start_with_zeros_is_rejected(tmp_path: Path) -> None:
     run = untrained("lstm", tmp_path / "run")
     cell = next(part for part in run.task.modules() if isinstance(part, LSTM))
     cell.initial_state = lambda batch_size, memory=None, *, like: LSTMState(*like.new_ones(2, batch_size, 8))
@@ -77,7 +77,7 @@ def test_a_state_that_does_not_begin_with_zeros_is_refused(tmp_path: Path) -> No
         programs_of(run)
 
 
-def test_a_program_that_gives_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_program_with_different_results_is_rejected(tmp_path: Path) -> None:
     (program,) = programs_of(untrained("window", tmp_path / "run"))
     check_same(program, lambda tensors: program.module(*tensors))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Which form attention takes, told from facts alone: no GPU is asked."""
+"""Which form attention takes, decided from facts alone, without a GPU."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ LONGER = {"queries": 32768, "keys": 32768}
         ("plain", RAGGED),
         ("plain", BOTH_SIDES),
         ("plain", LONGER),
-        ("tensor", BOTH_SIDES | RAGGED),  # a mask of keys alone
+        ("tensor", BOTH_SIDES | RAGGED),  # a mask of keys only
         ("tensor", BOTH_SIDES | RAGGED | LONGER),
         ("flex", DOCUMENTS),
         ("flex", DOCUMENTS | BOTH_SIDES),
@@ -45,7 +45,7 @@ LONGER = {"queries": 32768, "keys": 32768}
         ("columns", ALIBI | {"dtype": torch.float32}),
         ("columns", ALIBI | TRAINED | {"dropout": True}),
         ("columns", ALIBI | TRAINED | NO_FLEX | LONGER),
-        # Where FlexAttention has no room: a mask while it is small, of all heads together where columns are the bias.
+        # If FlexAttention has no room: a mask while it is small, shared by all heads if columns replace the bias.
         ("tensor", DOCUMENTS | NO_FLEX),
         ("tensor", DOCUMENTS | {"dropout": True}),
         ("blocks", DOCUMENTS | NO_FLEX | LONGER),
@@ -53,7 +53,7 @@ LONGER = {"queries": 32768, "keys": 32768}
         ("blocks", DOCUMENTS | NO_FLEX | ALIBI | LONGER),
         ("tensor", BOTH_SIDES | NO_FLEX | ALIBI),
         ("blocks", BOTH_SIDES | NO_FLEX | ALIBI | RAGGED),
-        # A short sequence, or one that was read before, compiles nothing.
+        # A short sequence, or one already read, compiles nothing.
         ("tensor", DOCUMENTS | {"queries": 200, "keys": 200}),
         ("tensor", ALIBI | {"queries": 100, "keys": 100}),
         ("tensor", {"aligned": False, "queries": 1}),
@@ -67,7 +67,7 @@ LONGER = {"queries": 32768, "keys": 32768}
         ("columns", ALIBI | TRAINED | {"tracing": "compiling"}),
         ("tensor", ALIBI | {"tracing": "exporting"}),
         ("plain", {"tracing": "exporting"}),
-        # The layer cuts what it alone can make.
+        # The layer cuts scores that only it can compute.
         ("tensor", {"bias": "any"} | LONGER),
     ],
 )
@@ -76,7 +76,7 @@ def test_the_form_that_a_gpu_takes(form, facts):
 
 
 @pytest.mark.parametrize(("first", "form"), [(4096, "flex"), (8192, "columns"), (None, "columns")])
-def test_one_number_says_whether_causal_linear_biases_are_trained_in_columns(monkeypatch, first, form):
+def test_one_constant_decides_whether_causal_linear_biases_are_trained_in_columns(monkeypatch, first, form):
     monkeypatch.setattr(flex_attention, "CAUSAL_BIASES", first)
     assert attention_form(GPU._replace(bias="linear", gradient=True)) == form
     assert attention_form(GPU._replace(bias="linear", gradient=False)) == "columns"
@@ -104,7 +104,7 @@ def test_the_form_that_a_cpu_takes(form, facts):
     assert attention_form(CPU._replace(**facts)) == form
 
 
-def test_what_is_held_is_a_mask_of_all_heads_or_a_bias_of_each():
+def test_memory_is_counted_for_a_mask_of_all_heads_or_a_bias_per_head():
     square = 4096 * 4096 * 2
     assert GPU.mask_bytes(bias=False) == square
     assert GPU._replace(**DOCUMENTS).mask_bytes(bias=False) == 4 * square
@@ -112,7 +112,7 @@ def test_what_is_held_is_a_mask_of_all_heads_or_a_bias_of_each():
     assert GPU._replace(**BOTH_SIDES, **RAGGED).mask_bytes(bias=False) == 4 * 4096 * 2
 
 
-def test_a_block_of_queries_on_a_gpu_is_as_large_as_its_bias_may_be():
+def test_a_block_of_queries_on_a_gpu_is_limited_by_the_size_of_its_bias():
     for length in (4096, 65536):
         facts = GPU._replace(queries=length, keys=length, causal=False, bias="linear")
         size = block_size(facts, bias=True)
@@ -121,7 +121,7 @@ def test_a_block_of_queries_on_a_gpu_is_as_large_as_its_bias_may_be():
     assert block_size(CPU, bias=True) == SIZE
 
 
-def test_scores_that_are_held_are_cut_where_they_are_long_or_on_a_gpu_many():
+def test_stored_scores_are_cut_if_long_or_on_a_gpu_numerous():
     assert holds_too_much("cpu", 1, 1, 2048, 2048)
     assert not holds_too_much("cpu", 64, 16, 1024, 1024)
     assert holds_too_much("cuda", 64, 16, 1024, 1024)
@@ -129,7 +129,7 @@ def test_scores_that_are_held_are_cut_where_they_are_long_or_on_a_gpu_many():
     assert not holds_too_much("cuda", 4096, 16, 1, 8192), "a step has no queries to cut"
 
 
-def test_facts_are_those_of_the_call():
+def test_facts_are_taken_from_the_call():
     query = randn(2, 4, 5, 8).float().requires_grad_()
     mask = torch.tensor([[1, 1, 2, 2, 0], [1, 1, 1, 1, 1]])
     places, _ = advance(None, mask, torch.zeros(2, 5, 1))
@@ -146,7 +146,7 @@ def test_facts_are_those_of_the_call():
     assert not linear_biases.takes_columns(facts), "a CPU would round the columns"
 
 
-def test_compiled_code_is_not_run_where_a_mode_watches_functions():
+def test_compiled_code_is_not_used_under_a_torch_function_mode():
     query = randn(1, 1, 5, 8)
     places, _ = advance(None, None, torch.zeros(1, 5, 1))
     seen = Sight(places, places.index, causal=True, aligned=True)

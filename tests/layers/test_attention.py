@@ -56,11 +56,11 @@ def test_self_attention_equals_torch(causal):
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     future = torch.ones(5, 5, dtype=torch.bool).triu(1) if causal else None
     expected, weights = theirs(x, x, x, key_padding_mask=~mask, attn_mask=future, average_attn_weights=False)
-    y, seen = ours(x, mask)[0], []
+    y, recorded = ours(x, mask)[0], []
     torch.testing.assert_close(y[mask], expected[mask])
-    with watching({ours.attention.weights: seen.append}):
+    with watching({ours.attention.weights: recorded.append}):
         ours(x, mask)
-    torch.testing.assert_close(seen[0].transpose(1, 2)[mask], weights.transpose(1, 2)[mask])
+    torch.testing.assert_close(recorded[0].transpose(1, 2)[mask], weights.transpose(1, 2)[mask])
 
 
 def test_cross_attention_equals_torch():
@@ -86,15 +86,15 @@ def test_masked_keys_receive_zero_weight(score, watched):
     query, key, value = randn(1, 1, 2, 3), randn(1, 1, 4, 3, seed=1), randn(1, 1, 4, 3, seed=2)
     visible = torch.tensor([True, False, True, False])[None, None, None]
     places = Places(torch.zeros(1, 2, dtype=torch.long), torch.zeros(1, 2, dtype=torch.long))
-    seen = []
-    with watching({attention.weights: seen.append} if watched else {}):
+    recorded = []
+    with watching({attention.weights: recorded.append} if watched else {}):
         context = attention(query, key, value, places, torch.arange(4)[None], visible)
     elsewhere = value.clone()
     elsewhere[:, :, [1, 3]] = 1e6
     torch.testing.assert_close(context, attention(query, key, elsewhere, places, torch.arange(4)[None], visible))
     if watched:
-        assert torch.equal(seen[0][..., [1, 3]], torch.zeros(1, 1, 2, 2, dtype=torch.float64))
-        torch.testing.assert_close(seen[0].sum(-1), torch.ones(1, 1, 2, dtype=torch.float64))
+        assert torch.equal(recorded[0][..., [1, 3]], torch.zeros(1, 1, 2, 2, dtype=torch.float64))
+        torch.testing.assert_close(recorded[0].sum(-1), torch.ones(1, 1, 2, dtype=torch.float64))
 
 
 def test_self_attention_without_positions_reads_a_bag_of_words():
@@ -104,7 +104,7 @@ def test_self_attention_without_positions_reads_a_bag_of_words():
 
 
 @pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
-def test_positions_tell_two_orders_of_the_same_words_apart(position):
+def test_positions_distinguish_two_orders_of_the_same_words(position):
     layer = randomise(SelfAttention(4, 2, causal=False, position=POSITIONS[position](4, 2, 2)))
     x, order = randn(1, 6, 4), torch.tensor([3, 0, 5, 1, 4, 2])
     assert (layer(x[:, order])[0] - layer(x)[0][:, order]).abs().max() > 1e-3
@@ -116,13 +116,13 @@ def test_one_key_gets_all_the_weight():
     torch.testing.assert_close(layer(x)[0], layer.output(layer.value(x)))
 
 
-def test_a_window_of_none_before_sees_itself_alone():
+def test_a_window_of_zero_sees_only_its_own_position():
     layer = randomise(SelfAttention(4, 2, window=0))
     x = randn(2, 5, 4)
     torch.testing.assert_close(layer(x)[0], layer.output(layer.value(x)))
 
 
-def test_an_empty_row_breaks_nobody_elses_gradient():
+def test_an_empty_row_does_not_break_gradients_of_other_rows():
     layer = randomise(SelfAttention(4, 2, causal=False, score=SCORES["additive"](2, 2)))
     x = randn(2, 3, 4)
     y, _ = layer(x, torch.tensor([[True] * 3, [False] * 3]))
@@ -130,7 +130,7 @@ def test_an_empty_row_breaks_nobody_elses_gradient():
     assert all(bool(p.grad.isfinite().all()) for p in layer.parameters() if p.grad is not None)
 
 
-def test_a_ring_gives_what_a_grown_cache_gives_past_its_own_size():
+def test_a_ring_equals_a_growing_cache_beyond_its_own_size():
     layer = randomise(SelfAttention(4, 2, window=3, position=POSITIONS["rotary"](4, 2, 2)))
     length = 2 * RING_CHUNK + 30
     x = randn(1, length, 4)
@@ -144,14 +144,14 @@ def test_a_ring_gives_what_a_grown_cache_gives_past_its_own_size():
     torch.testing.assert_close(torch.cat(outputs, 1), whole)
 
 
-def test_a_ring_can_be_rewound_as_far_as_it_still_holds_the_window():
+def test_a_ring_can_be_rewound_while_it_still_holds_the_window():
     layer = randomise(SelfAttention(4, 2, window=3))
     x = randn(2, 150, 4)
     with torch.no_grad():
         whole, state = layer(x, None, layer.initial_state(2, capacity=300, like=x))
-        back = torch.tensor([150 - RING_CHUNK, 140])
-        again, _ = layer(torch.stack([x[0, 86:88], x[1, 140:142]]), None, copy_state(state).rewind(back))
-        torch.testing.assert_close(again, torch.stack([whole[0, 86:88], whole[1, 140:142]]))
+        lengths = torch.tensor([150 - RING_CHUNK, 140])
+        rewound, _ = layer(torch.stack([x[0, 86:88], x[1, 140:142]]), None, copy_state(state).rewind(lengths))
+        torch.testing.assert_close(rewound, torch.stack([whole[0, 86:88], whole[1, 140:142]]))
         with pytest.raises(
             UserError, match="a windowed cache can be rewound by 64 positions, but row 1 would go back further"
         ):
@@ -159,7 +159,7 @@ def test_a_ring_can_be_rewound_as_far_as_it_still_holds_the_window():
 
 
 @pytest.mark.parametrize(("window", "pieces"), [(None, [11]), (None, [6, 5]), (3, [11]), (3, [2] * 6)])
-def test_a_cache_that_is_too_small_says_so(window, pieces):
+def test_a_too_small_cache_is_reported(window, pieces):
     layer = SelfAttention(4, 2, window=window)
     x = torch.randn(1, sum(pieces), 4)
     state = layer.initial_state(1, capacity=10, like=x)
@@ -203,7 +203,7 @@ def test_memory_is_projected_once():
     assert second.values[1] is first.values[1]
 
 
-def test_dropped_weights_are_scaled_and_rest_in_evaluation():
+def test_dropped_weights_are_scaled_and_off_in_evaluation():
     torch.manual_seed(0)
     layer = randomise(SelfAttention(4, 1, causal=False, dropout=0.5))
     x = randn(1, 400, 4)
@@ -213,7 +213,7 @@ def test_dropped_weights_are_scaled_and_rest_in_evaluation():
     assert (layer(x)[0] - layer(x)[0]).abs().max() > 1e-3
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(UserError, match=r"dim \(10\) must be divisible by num_heads \(4\); or give head_dim"):
         SelfAttention(10, 4)
     with pytest.raises(UserError, match=r"num_heads \(4\) must be divisible by num_kv_heads \(3\)"):

@@ -98,6 +98,6 @@ def test_mistakes_are_told():
         alignment_accuracy(torch.zeros(2, 4, 3, 5), torch.zeros(2, 3))
     assert (
         str(caught.value)
-        == "places (2, 3) must be (batch, query) for weights (2, 4, 3, 5) of (batch, query, key); take one head, or the"
+        == "places (2, 3) must be (batch, query) for weights (2, 4, 3, 5) of (batch, query, key); use one head, or the"
         " mean over heads"
     )

@@ -22,7 +22,7 @@ TOKENS = torch.tensor([[0, 3, 1], [0, 2, 4]])
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cell", "looks"), crossed(CELLS, ["none", "before", "after"]))
-def test_every_cell_can_read_and_write(cell, looks):
+def test_every_cell_works_in_encoder_and_decoder(cell, looks):
     obeys_every_law(
         way="bahdanau", cell=cell, attention=looks, num_layers=2 if cell in ("lstm", "layernorm_lstm") else 1
     )
@@ -30,7 +30,7 @@ def test_every_cell_can_read_and_write(cell, looks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("score", "way"), crossed(SCORES, [("before", False), ("after", True), ("after", False)]))
-def test_every_score_can_look_from_narrow_queries_at_wide_keys(score, way):
+def test_every_score_works_with_narrow_queries_and_wide_keys(score, way):
     looks, feeding = way
     obeys_every_law(way="bahdanau", score=score, attention=looks, feeding=feeding)
 
@@ -40,19 +40,19 @@ def of(parameters, path):
 
 
 def read_both_ways(p, x):
-    """The readers' outputs side by side, and where each ended: the first after the last word, the other after the
-    first."""
+    """The readers' concatenated outputs, and the final state of each: of the first after the last word, of the other
+    after the first."""
     ahead = cells.elman(of(p, "forward_layer.cell"), x[None])[0]
     back = cells.elman(of(p, "backward_layer.cell"), x[None, ::-1])[0][::-1]
     return np.concatenate([ahead, back], -1), np.concatenate([ahead[-1], back[0]])
 
 
 def by_the_papers(body, looks, row):
-    """What a body of Elman cells writes for one sentence, a step at a time."""
+    """The output of a body of Elman cells for one sentence, step by step."""
     p = {name: value.detach().numpy() for name, value in body.named_parameters()}
     words = p["decoder.embedding.tokens.weight"][TOKENS[row].numpy()]
-    read = p["encoder.embedding.tokens.weight"][SOURCE[row, : LENGTHS[row]].numpy()]
-    places, ended = read_both_ways(of(p, "encoder.layers.layers.0.layer"), read)
+    embedded = p["encoder.embedding.tokens.weight"][SOURCE[row, : LENGTHS[row]].numpy()]
+    places, ended = read_both_ways(of(p, "encoder.layers.layers.0.layer"), embedded)
     start = np.tanh(cells.affine(p["bridge.maps.0.0.weight"], ended) + p["bridge.maps.0.0.bias"])
     q = of(p, "decoder.layers.layers.0.layer.cell")
     inner = of(q, "cell") if looks == "before" else of(q, "cell.cells.0")
@@ -75,7 +75,7 @@ def by_the_papers(body, looks, row):
 
 
 @pytest.mark.parametrize(("looks", "score"), [("before", "additive"), ("after", "general")])
-def test_a_whole_model_writes_what_the_papers_equations_write(looks, score):
+def test_a_whole_model_equals_the_papers_equations(looks, score):
     config = Seq2SeqConfig(cell="elman", dim=5, embedding_dim=3, attention=looks, score=score)
     body = randomise(build_seq2seq(config, Tokens(5), Tokens(7)))
     hidden, _ = body(TOKENS, None, body.initial_state(2, body.encode(SOURCE, MASK)))
@@ -83,16 +83,18 @@ def test_a_whole_model_writes_what_the_papers_equations_write(looks, score):
         np.testing.assert_allclose(hidden[row].detach().numpy(), by_the_papers(body, looks, row), rtol=1e-9, atol=1e-9)
 
 
-def test_the_bottleneck_hands_the_encoders_states_to_the_decoder_layer_by_layer():
-    """Sutskever et al. 2014: with a decoder that is the encoder, writing goes on where reading ended."""
+def test_the_bottleneck_passes_the_encoders_states_to_the_decoder_by_layer():
+    """Sutskever et al. 2014: if the decoder has the encoder's weights, it continues where the encoder ended."""
     body = randomise(build("bottleneck", num_layers=2, direction="forward"))
-    for there, here in zip(body.decoder.layers.parameters(), body.encoder.layers.parameters(), strict=True):
-        there.data.copy_(here.data)
+    for decoder_parameter, encoder_parameter in zip(
+        body.decoder.layers.parameters(), body.encoder.layers.parameters(), strict=True
+    ):
+        decoder_parameter.data.copy_(encoder_parameter.data)
     body.decoder.embedding.tokens.weight.data.copy_(body.encoder.embedding.tokens.weight.data[:8])
     source, tokens = torch.tensor([[2, 3, 4]]), torch.tensor([[5, 6]])
-    written, _ = body(tokens, None, body.initial_state(1, body.encode(source)))
-    read = body.encode(torch.cat([source, tokens], 1)).values
-    torch.testing.assert_close(written, read[:, 3:])
+    decoded, _ = body(tokens, None, body.initial_state(1, body.encode(source)))
+    continued = body.encode(torch.cat([source, tokens], 1)).values
+    torch.testing.assert_close(decoded, continued[:, 3:])
 
 
 @pytest.mark.parametrize(
@@ -110,14 +112,14 @@ def test_the_top_layer_of_a_decoder_starts_from_that_of_the_encoder(encoder_laye
         )
 
 
-def test_a_source_read_backwards_is_the_reversed_source_read_forwards():
+def test_reading_a_source_backwards_equals_reading_the_reversed_source():
     ahead, back = (randomise(build("bottleneck", direction=direction)) for direction in ("forward", "backward"))
     source = torch.tensor([[2, 3, 4, 5]])
     torch.testing.assert_close(ahead.encode(source.flip(1)).values.flip(1), back.encode(source).values)
 
 
-def test_only_the_layer_that_looks_runs_step_by_step():
-    """The others are recurrences over the whole chunk, which a kernel takes."""
+def test_only_the_attending_layer_runs_step_by_step():
+    """The others are recurrences over the whole chunk, run by a kernel."""
     body = build("bahdanau-deep")
     above = [layer.layer for layer in body.decoder.layers.layers[1:]]
     assert len(above) == 2 and all(isinstance(layer, Recurrent) and layer.cell.kernel == "lstm" for layer in above)
@@ -125,7 +127,7 @@ def test_only_the_layer_that_looks_runs_step_by_step():
     assert [getattr(getattr(layer, "cell", None), "kernel", None) for layer in unfed] == ["lstm", "lstm", None]
 
 
-def test_dropout_stands_between_all_layers_and_rests_in_evaluation():
+def test_dropout_is_between_all_layers_and_off_in_evaluation():
     for way in ("bahdanau-deep", "luong-deep", "luong-unfed", "bottleneck"):
         for kind in ("plain", "locked"):
             body = build(way, dropout=0.5, dropout_kind=kind)
@@ -137,7 +139,7 @@ def test_dropout_stands_between_all_layers_and_rests_in_evaluation():
             assert not torch.equal(*loud)
 
 
-def test_hard_attention_gives_a_task_its_terms_in_training_alone():
+def test_hard_attention_adds_terms_to_a_task_only_in_training():
     translator = Translator("hard")
     batch = reversals(3)
     terms = translator(batch)
@@ -151,8 +153,8 @@ def test_hard_attention_gives_a_task_its_terms_in_training_alone():
 
 
 @pytest.mark.slow
-def test_hard_attention_learns_where_to_look():
-    """Nothing but attention brings the source to the decoder, and one word of it is wanted, which stands anywhere."""
+def test_hard_attention_learns_where_to_attend():
+    """Only attention connects the source to the decoder, and the target is one source word at a random position."""
     torch.manual_seed(0)
     translator = Translator("hard", bridge="zero", dim=16, embedding_dim=16, direction="forward", entropy_weight=0.0)
     optimiser = torch.optim.Adam(translator.parameters(), 0.02)
@@ -169,7 +171,7 @@ def test_hard_attention_learns_where_to_look():
         optimiser.zero_grad()
         (-log_probs.mean() + total(terms)).backward()
         optimiser.step()
-    assert float(log_probs.detach().mean()) > -0.4  # by chance it is -1.6
+    assert float(log_probs.detach().mean()) > -0.4  # guessing gives -1.6
 
 
 def test_a_seq2seq_has_its_number_of_parameters_by_formula():
@@ -192,20 +194,24 @@ def test_an_initial_scale_bounds_every_parameter():
     assert 0.07 < largest <= 0.08
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(ValidationError, match=r"unknown score 'addtive'; did you mean 'additive'"):
         Seq2SeqConfig(score="addtive")
     with pytest.raises(
-        UserError, match="model.hard=true draws where to attend, but model.attention=none does not attend"
+        UserError,
+        match="model.hard=true draws where to attend, but model.attention=none does not attend; use before or after",
     ):
         build("bottleneck", hard=True)
     with pytest.raises(
-        UserError, match="with model.attention=none and model.bridge=zero nothing of the source would reach the decoder"
+        UserError,
+        match="with model.attention=none and model.bridge=zero nothing of the source would reach the decoder"
+        "; take copy or dense",
     ):
         build("bottleneck", bridge="zero")
     with pytest.raises(
         UserError,
-        match="model.bridge=copy needs one reader and as many encoder as decoder layers, not direction both and 1",
+        match="model.bridge=copy needs one reader and as many encoder as decoder layers, not direction both and 1"
+        ".*; use dense, or model.direction=backward",
     ):
         build("bahdanau", bridge="copy")
     body = build("bahdanau", score={"name": "location", "max_length": 3})

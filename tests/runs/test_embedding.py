@@ -216,7 +216,7 @@ def test_unsuitable_sources_and_settings_are_rejected(sources: dict[str, Path], 
     assert f"{tmp_path / 'nowhere'} " in refusal(f"embedding.from={tmp_path / 'nowhere'}")
     message = refusal(f"embedding.from={tmp_path / 'translator'}")
     assert (
-        "a seq2seq reads a source and writes a target; take a run that reads one sequence, such as a language model's"
+        "a seq2seq reads a source and writes a target; use a run that reads one sequence, such as a language model's"
         in message
     )
     message = refusal(f"embedding.from={sources['words']}", "text.tokenizer=word", recipe="text-lstm")
@@ -241,9 +241,9 @@ def test_unsuitable_sources_and_settings_are_rejected(sources: dict[str, Path], 
         "; add embedding.characters=cnn or embedding.from=RUN" in refusal("embedding.words=false", "embedding.dim=null")
     )
     assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refusal("embedding.mix=lerned")
-    with pytest.raises(UserError, match="a run: a tree_lstm reads trees; take a run that reads one sequence"):
+    with pytest.raises(UserError, match="a run: a tree_lstm reads trees; use a run that reads one sequence"):
         check_reads_one_sequence(config_of("gum-tree-lstm"), "a run")
-    with pytest.raises(UserError, match="a run: a graph_lstm reads a graph; take a run that reads one sequence"):
+    with pytest.raises(UserError, match="a run: a graph_lstm reads a graph; use a run that reads one sequence"):
         check_reads_one_sequence(config_of("label-nodes"), "a run")
     assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,5 @@
-"""How `clew evaluate` scores a language model as a zero-shot classifier: on labelled texts, by the likeliest choice."""
+"""How `clew evaluate` scores a language model as a zero-shot classifier: on labelled texts, by the most probable
+choice."""
 
 import argparse
 from functools import partial
@@ -9,7 +10,7 @@ from clew.cli.terminal.progress import say
 
 
 def add_choices(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a language model that picks the likeliest of several choices."""
+    """Add the options for a language model that picks the most probable of several choices."""
     add = parser.add_argument
     add(
         "--choices",

@@ -18,7 +18,7 @@ LISTS = (7, 8, 9, 10)
 """Codes of a list of mixed values, of integers, of floats and of strings."""
 TUPLES = (11, 12, 13, 14)
 CLASSES = 16
-"""Codes from this one on stand for NamedTuple classes."""
+"""Codes from this one on are NamedTuple classes."""
 VALUES, INTEGERS, NUMBERS, STRINGS = range(4)
 COUNTS = Struct("3i")
 HEADER = COUNTS.size

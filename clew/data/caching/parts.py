@@ -39,7 +39,7 @@ INDEX, NUMBERS = "index.json", "numbers"
 LARGE = 2**24
 """Parts of more packed bytes than this are kept on disk; as Python objects they take about five times as much."""
 MEASURED = 64
-"""One in so many examples is packed, to estimate the size of all."""
+"""One in this many examples is packed, to estimate the total size."""
 ATTEMPTS = 5
 """How often a finished folder is renamed while other processes do the same."""
 

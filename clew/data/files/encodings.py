@@ -13,7 +13,7 @@ from clew.data.files.first_bytes import CONTROLS
 
 HIGH = bytes(range(0x80, 0x100))
 NO_EVIDENCE = bytes(range(0x80)) + b"\xff"
-"""Bytes that are no evidence of an encoding: erased flash memory is 0xff."""
+"""Bytes that are not evidence of an encoding: erased flash memory is 0xff."""
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF8, "utf-8-sig"),

@@ -54,7 +54,7 @@ class FileBytes:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Accept instances only; bytes are converted where they are checked."""
+        """Accept only instances; raw bytes are converted where they are checked."""
         return core_schema.is_instance_schema(cls)
 
 

@@ -1,4 +1,4 @@
-"""What attention is made of besides its equation: caches, heads, memories, rotations."""
+"""Parts of attention besides its equation: caches, heads, memories, rotations."""
 
 from clew.core.rooms import show_modules
 

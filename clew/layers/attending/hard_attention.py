@@ -40,7 +40,7 @@ class HardAttention(Attention):
         self.places = Tap()
 
     def choose_expected(self, x: Tensor) -> Tensor | None:
-        """Draws which rows (batch,) of a chunk (batch, length, dim) use the expectation; None if none does."""
+        """Draw which rows (batch,) of a chunk (batch, length, dim) use the expectation; None if none does."""
         if not self.training or not self.expectation:
             return None
         return torch.rand(x.shape[0], device=x.device) < self.expectation
@@ -117,7 +117,7 @@ class Reinforce(nn.Module):
         }
 
     def move_baseline(self, log_probs: Tensor, drawn: Tensor) -> None:
-        """Moves the baseline towards the mean over the targets whose places were drawn; keeps it if there are none."""
+        """Move the baseline towards the mean over the targets whose places were drawn; keep it if there are none."""
         count = drawn.sum()
         mean = torch.where(drawn, log_probs, 0.0).sum() / count.clamp(min=1)
         moved = self.baseline * self.decay + (1 - self.decay) * mean

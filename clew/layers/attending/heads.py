@@ -82,7 +82,8 @@ def attending_layers(model: nn.Module) -> list[AttendingLayer]:
 
 
 def grouped(model: nn.Module, names: Iterable[str]) -> list[tuple[AttendingLayer, list[int]]]:
-    """Every attention layer with the indices, from 0, of its heads among `names`. Refuses a name that is no head's."""
+    """Every attention layer with the indices, from 0, of its heads among `names`. Refuse a name that is not a
+    head's."""
     names = [names] if isinstance(names, str) else list(names)
     layers = attending_layers(model)
     known = [name for layer in layers for name in layer.heads]
@@ -95,7 +96,7 @@ def grouped(model: nn.Module, names: Iterable[str]) -> list[tuple[AttendingLayer
 
 
 def keep_heads(body: nn.Module, kept: Mapping[str, Sequence[int]] | None) -> None:
-    """Prunes a body, built with all heads, to the heads that its config names.
+    """Prune a body, built with all heads, to the heads that its config names.
 
     Heads are counted before pruning, so that ALiBi's slopes, groups of keys and imported names stay right in every
     family.
@@ -117,11 +118,10 @@ def keep_heads(body: nn.Module, kept: Mapping[str, Sequence[int]] | None) -> Non
 
 
 def cut_to(layer: nn.Module, heads: list[int]) -> None:
-    """Keeps some of a layer's heads, counted from 0: rows of its query, key and value maps, and columns of its output
+    """Keep some of a layer's heads, counted from 0: rows of its query, key and value maps, and columns of its output
     map.
 
-    Of shared keys and values, those remain that a kept head key_heads. Groups may become uneven; `groups` then maps
-    heads to keys.
+    Shared keys and values remain if a kept head reads them. Groups may become uneven; `groups` then maps heads to keys.
     """
     assert isinstance(layer, (SelfAttention, CrossAttention))
     cut_rows(layer.query, heads, layer.head_dim)

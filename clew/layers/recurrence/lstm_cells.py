@@ -214,7 +214,7 @@ class ProjectedLSTM(Gated):
         return hidden, LSTMState(hidden, cell)
 
     def recurrence(self, x: Tensor, state: LSTMState) -> Recurrence | None:
-        """Carries the wide vector m = o * tanh(c') in place of h' = P m, so that a step has one product: U h' = (U P)
+        """Carry the wide vector m = o * tanh(c') in place of h' = P m, so that a step has one product: U h' = (U P)
         m.
 
         The initial state has an h but no m: its product U h is added to the first step's inputs.

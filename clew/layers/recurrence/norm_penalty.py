@@ -69,7 +69,7 @@ def is_seen() -> bool:
 
 
 def begin_steps(cell: nn.Module, inputs: list[Tree]) -> Steps | None:
-    """Starts recording a recurrence, if steps are recorded. `inputs` are the cell's, computed from a constant x."""
+    """Start recording a recurrence, if steps are recorded. `inputs` are the cell's, computed from a constant x."""
     recorded = _seen.get()
     if recorded is None:
         return None
@@ -86,7 +86,7 @@ def penalty_of_rows(error: Tensor, seen: list[Steps]) -> Tensor:
 
 def penalty_of(error: Tensor, steps: Steps) -> Tensor:
     """Omega of one recurrence (batch,)."""
-    # The first step is left out: it old_leaves from a state that no step of this chunk computed.
+    # The first step is left out: it starts from a state that no step of this chunk computed.
     inputs, after, goes_on = steps.inputs[1:], steps.after[1:], steps.goes_on[1:]
     before = [
         with_leaves(state, [leaf.detach().requires_grad_() for leaf in leaves(state)]) for state in steps.before[1:]

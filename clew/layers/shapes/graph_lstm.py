@@ -120,11 +120,11 @@ class GraphLSTM(nn.Module):
             row, node = (graphs.levels == CYCLIC).nonzero()[0].tolist()
             raise UserError(
                 f"graph {row + 1} has no order along its edges: node {node}, counted from 0, is on a cycle or after"
-                " one; remove an edge of the cycle, or take order=rounds"
+                " one; remove an edge of the cycle, or use order=rounds"
             )
 
     def along(self, x: Tensor, graphs: GraphBatch) -> LSTMState:
-        """Computes each node once, level by level. An edge's state is gathered once, when its source is done."""
+        """Compute each node once, level by level. An edge's state is gathered once, when its source is done."""
         order, edges, levels = graph_levels(graphs)
         projected = F.linear(x.flatten(0, 1)[order], self.input_weight, self.bias)
         empty = LSTMState(projected.new_zeros(0, self.dim), projected.new_zeros(0, self.dim))
@@ -144,7 +144,7 @@ class GraphLSTM(nn.Module):
         return LSTMState(*(placed(part, order, graphs.levels) for part in zip(*states, strict=True)))
 
     def around(self, x: Tensor, graphs: GraphBatch) -> LSTMState:
-        """Updates all nodes together, `num_rounds` times."""
+        """Update all nodes together, `num_rounds` times."""
         order, edges, sources, targets, types = graph_edges(graphs)
         projected = F.linear(x.flatten(0, 1)[order], self.input_weight, self.bias)
         state = LSTMState(*projected.new_zeros(2, len(order), self.dim))
@@ -206,7 +206,7 @@ def joined(states: Sequence[LSTMState]) -> LSTMState:
 
 
 def placed(steps: Sequence[Tensor], places: Tensor, like: Tensor) -> Tensor:
-    """Puts rows, computed step by step, at their places in `like` (batch, places): (batch, places, dim), 0
+    """Put rows, computed step by step, at their places in `like` (batch, places): (batch, places, dim), 0
     elsewhere."""
     rows = torch.cat(list(steps))
     return rows.new_zeros(like.numel(), rows.shape[1]).index_copy(0, places, rows).view(*like.shape, rows.shape[1])

@@ -121,7 +121,7 @@ def over_diagonals(cell: GridCell, inputs: Tensor, diagonals: Diagonals, shown: 
 
 
 def cells_of(steps: Sequence[Tensor]) -> Tensor:
-    """Joins diagonals (batch, cells, dim) into one tensor (cells, batch, dim)."""
+    """Join diagonals (batch, cells, dim) into one tensor (cells, batch, dim)."""
     return torch.cat(list(steps), 1).transpose(0, 1)
 
 

@@ -95,7 +95,7 @@ class LearnedGrid(GridPosition):
         return (self.rows[rows] + self.columns[columns]).to(like.dtype)
 
     def check(self, places: Tensor, most: int, what: str, option: str) -> None:
-        """Refuses a grid larger than the tables. On a GPU this does not synchronise."""
+        """Refuse a grid larger than the tables. On a GPU this does not synchronise."""
         if not places.numel() or torch.compiler.is_compiling():
             return
         if places.device.type == "cuda":

@@ -50,7 +50,7 @@ def joined_pairs(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def at_every_place(values: Tensor, length: int) -> Tensor:
-    """Repeats a layer's outputs (places, ..) for each of the `length` positions that it read: 1, 2, 4 or more of them
+    """Repeat a layer's outputs (places, ..) for each of the `length` positions that it read: 1, 2, 4 or more of them
     share an output."""
     stride = 1
     while -(-length // stride) > len(values):

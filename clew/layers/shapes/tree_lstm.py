@@ -85,7 +85,7 @@ class TreeLSTM(nn.Module):
         return LSTMState(hidden, cell)
 
     def check(self, trees: TreeBatch) -> None:
-        """Refuses trees that this layer cannot read."""
+        """Refuse trees that this layer cannot read."""
 
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
         """The states of one level's nodes (nodes, dim) from W x + b (nodes, 4 * dim) and their children."""

@@ -32,7 +32,7 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         if os.name == "nt":  # Windows cannot delete an open file
             file.close()
-        with suppress(OSError):  # a leftover file without its process locks nobody out
+        with suppress(OSError):  # a leftover file whose process has ended does not lock the run
             (folder / LOCK).unlink()
         with suppress(OSError):
             file.close()

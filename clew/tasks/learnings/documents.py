@@ -1,4 +1,4 @@
-"""Learning from documents that are encoded once. Masked examples are drawn from them anew in every epoch."""
+"""Learning from documents that are encoded once. Masked examples are drawn from them again in every epoch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple

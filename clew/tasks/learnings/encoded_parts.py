@@ -18,7 +18,8 @@ from clew.tasks.learning import Encoding
 
 LENGTHS = "lengths"
 CHECKED = 8
-"""Number of examples that are encoded again when cached ids are used: if the ids differ, the part is encoded anew."""
+"""Number of examples that are encoded again when cached ids are used: if the ids differ, the whole part is encoded
+again."""
 FACTS = ("max_length", "max_children", "reach")
 """Attributes of a body that affect how examples are encoded."""
 

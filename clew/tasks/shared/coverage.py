@@ -2,7 +2,7 @@
 loss.
 
 It is measured by the tap of the layer that alignments are taken from, so that every decoder that attends to a source
-has it, and no layer computes weights that nobody asks for.
+has it, and no layer computes weights that are not used.
 """
 
 from collections.abc import Iterator

@@ -103,6 +103,6 @@ def halves(words: Sequence[str]) -> list[Sequence[str]]:
         return [words[: len(words) // 2], words[len(words) // 2 :]]
     if len(words[0]) < 2:
         raise UserError(
-            f"the model has too few positions to read {words[0]!r}; take a run with a larger model.max_length"
+            f"the model has too few positions to read {words[0]!r}; use a run with a larger model.max_length"
         )
     return [[words[0][: len(words[0]) // 2]]]

@@ -91,7 +91,7 @@ class TextVectors:
         limit = min(limit for limit in (longest, body.max_length, most) if limit is not None)
         if limit <= reader.num_added:
             raise UserError(
-                f"{limit} tokens leave no room for a text beside special tokens; take a run with a larger"
+                f"{limit} tokens leave no room for a text beside special tokens; use a run with a larger"
                 " model.max_length"
             )
         self.room = limit - reader.num_added

@@ -27,14 +27,14 @@ def chain(length):
 
 
 def copied(cell, layer):
-    """The layer with a cell's weights; the type's bias stays 0."""
+    """The layer with a cell's weights; the biases of edge types stay 0."""
     layer.double().load_state_dict(cell.state_dict(), strict=False)
     return layer
 
 
 @pytest.mark.parametrize("type_dim", [0, 2])
 @pytest.mark.parametrize("both", [False, True])
-def test_along_the_edges_it_equals_its_equations_in_values_and_gradients(type_dim, both):
+def test_reading_along_the_edges_equals_its_equations_in_values_and_gradients(type_dim, both):
     layer = randomise(graph_lstm(2, 4 if both else 3, num_types=3, type_dim=type_dim, both_ways=both))
     graphs = batch_graphs(ROWS)
 
@@ -46,7 +46,7 @@ def test_along_the_edges_it_equals_its_equations_in_values_and_gradients(type_di
 
 @pytest.mark.parametrize("type_dim", [0, 2])
 @pytest.mark.parametrize("num_rounds", [1, 3])
-def test_in_rounds_it_equals_its_equations_in_values_and_gradients(type_dim, num_rounds):
+def test_reading_in_rounds_equals_its_equations_in_values_and_gradients(type_dim, num_rounds):
     layer = randomise(GraphLSTM(2, 3, num_types=3, order="rounds", num_rounds=num_rounds, type_dim=type_dim))
     rows = [*ROWS, CYCLE]
     graphs = batch_graphs(rows)
@@ -59,7 +59,7 @@ def test_in_rounds_it_equals_its_equations_in_values_and_gradients(type_dim, num
     )
 
 
-def test_as_many_rounds_as_levels_are_the_order_along_the_edges():
+def test_as_many_rounds_as_levels_equal_reading_along_the_edges():
     along = randomise(GraphLSTM(2, 3, num_types=3))
     rounds = GraphLSTM(2, 3, num_types=3, order="rounds", num_rounds=max(node_levels(DIAMOND)) + 1).double()
     rounds.load_state_dict(along.state_dict())
@@ -70,21 +70,21 @@ def test_as_many_rounds_as_levels_are_the_order_along_the_edges():
 
 @pytest.mark.parametrize("options", [{}, {"order": "rounds", "num_rounds": 6}])
 def test_a_chain_is_an_lstm(options):
-    """The same parameters, the same values, the same gradients; rows of different lengths too."""
+    """The same parameters give the same values and gradients, also for rows of different lengths."""
     cell = randomise(LSTM(2, 3))
     layer = copied(cell, GraphLSTM(2, 3, **options))
     x, mask = randn(2, 6, 2), torch.arange(6) < torch.tensor([6, 4])[:, None]
     weights = randn(2, 6, 3, seed=1) * mask[..., None]
     expected, _ = Recurrent(cell)(x, mask)
-    found = layer(x, batch_graphs([chain(6), chain(4)]))
-    torch.testing.assert_close(found.hidden, expected * mask[..., None])
+    actual = layer(x, batch_graphs([chain(6), chain(4)]))
+    torch.testing.assert_close(actual.hidden, expected * mask[..., None])
     (expected * weights).sum().backward()
-    (found.hidden * weights).sum().backward()
+    (actual.hidden * weights).sum().backward()
     for name, parameter in cell.named_parameters():
         torch.testing.assert_close(dict(layer.named_parameters())[name].grad, parameter.grad)
 
 
-def test_a_chain_both_ways_is_a_bidirectional_lstm():
+def test_a_chain_read_both_ways_is_a_bidirectional_lstm():
     cells = [randomise(LSTM(2, 3), seed) for seed in (1, 2)]
     layer = BothWays(*(copied(cell, GraphLSTM(2, 3)) for cell in cells))
     x = randn(2, 5, 2)
@@ -101,17 +101,17 @@ def test_a_tree_is_a_child_sum_tree_lstm():
         for parents, _ in shapes
     ]
     x, weights = randn(2, 6, 2), randn(2, 6, 3, seed=1)
-    expected, found = tree(x, batch_trees(shapes)), layer(x, batch_graphs(graphs))
-    for ours, theirs in zip(found, expected, strict=True):
+    expected, actual = tree(x, batch_trees(shapes)), layer(x, batch_graphs(graphs))
+    for ours, theirs in zip(actual, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
     (expected.hidden * weights).sum().backward()
-    (found.hidden * weights).sum().backward()
+    (actual.hidden * weights).sum().backward()
     for name, parameter in tree.named_parameters():
         torch.testing.assert_close(dict(layer.named_parameters())[name].grad, parameter.grad)
 
 
 @pytest.mark.parametrize("type_dim", [0, 2])
-def test_another_type_of_an_edge_is_another_vector_of_its_target(type_dim):
+def test_the_type_of_an_edge_changes_the_vector_of_its_target(type_dim):
     layer = randomise(GraphLSTM(2, 3, num_types=2, type_dim=type_dim))
     x = randn(1, 3, 2)
     first, second = (layer(x, batch_graphs([Graph(3, ((0, 1, type), (1, 2, 0)))])).hidden[0] for type in (0, 1))
@@ -120,7 +120,7 @@ def test_another_type_of_an_edge_is_another_vector_of_its_target(type_dim):
 
 
 @pytest.mark.parametrize("order", ["given", "rounds"])
-def test_rows_of_a_batch_give_rows_of_the_result(order):
+def test_parts_of_a_batch_give_the_same_rows(order):
     layer, x, graphs = (
         randomise(graph_lstm(2, 4, num_types=3, order=order, both_ways=True)),
         randn(4, 5, 2),
@@ -131,7 +131,7 @@ def test_rows_of_a_batch_give_rows_of_the_result(order):
 
 
 @pytest.mark.parametrize("order", ["given", "rounds"])
-def test_nothing_to_read_gives_nothing(order):
+def test_empty_inputs_give_empty_outputs(order):
     layer = GraphLSTM(2, 3, order=order)
     assert layer(torch.zeros(0, 0, 2), batch_graphs([])).hidden.shape == (0, 0, 3)
     assert layer(torch.zeros(2, 0, 2), batch_graphs([Graph(0)] * 2)).cell.shape == (2, 0, 3)
@@ -144,16 +144,16 @@ def test_nothing_to_read_gives_nothing(order):
 def test_half_precision_runs(order, type_dim):
     layer, graphs = GraphLSTM(2, 3, num_types=3, order=order, type_dim=type_dim), batch_graphs(ROWS)
     with torch.autocast("cpu", torch.bfloat16):
-        found = layer(torch.randn(4, 5, 2), graphs).hidden
-    found.float().sum().backward()
+        hidden = layer(torch.randn(4, 5, 2), graphs).hidden
+    hidden.float().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
-def test_mistakes_have_their_sentences():
+def test_invalid_settings_and_inputs_are_rejected_with_a_sentence():
     for graph, node in ((CYCLE, 0), (Graph(3, ((0, 1, 0), (1, 2, 0), (2, 1, 0))), 1)):
         sentence = (
             f"graph 2 has no order along its edges: node {node}, counted from 0, is on a cycle or after one; "
-            "remove an edge of the cycle, or take order=rounds"
+            "remove an edge of the cycle, or use order=rounds"
         )
         with pytest.raises(UserError, match=sentence):
             GraphLSTM(2, 3, num_types=3)(torch.zeros(2, graph.num_nodes, 2), batch_graphs([chain(2), graph]))
@@ -178,53 +178,58 @@ def test_mistakes_have_their_sentences():
         graph_lstm(2, 3, both_ways=True)
 
 
-def test_gates_of_a_chain_are_an_lstms():
-    """An edge's forget gate is that of its target; the first word of an LSTM forgets nothing."""
+def test_gates_of_a_chain_equal_those_of_an_lstm():
+    """An edge's forget gate is that of its target in the LSTM; the first word has nothing to forget."""
     cell = randomise(LSTM(2, 3))
     layer, recurrent = copied(cell, GraphLSTM(2, 3)), Recurrent(cell)
     x = randn(2, 5, 2)
-    with clew.record(recurrent, "*.gates.*", "*.cell_state", "*.hidden") as expected, clew.record(layer, "*") as found:
+    with (
+        clew.record(recurrent, "*.gates.*", "*.cell_state", "*.hidden") as expected,
+        clew.record(layer, "*") as recorded,
+    ):
         recurrent(x)
         layer(x, batch_graphs([chain(5), chain(5)]))
     for place in ("gates.input", "gates.candidate", "gates.output", "cell_state", "hidden"):
-        torch.testing.assert_close(found[place], expected[f"cell.{place}"])
-    torch.testing.assert_close(found["gates.forget"], expected["cell.gates.forget"][:, 1:])
+        torch.testing.assert_close(recorded[place], expected[f"cell.{place}"])
+    torch.testing.assert_close(recorded["gates.forget"], expected["cell.gates.forget"][:, 1:])
 
 
-def test_forget_gates_stand_where_their_edges_do():
-    """c of a node is what it writes, and of each edge the gate times the source's cell."""
+def test_forget_gates_are_indexed_by_their_edges():
+    """c of a node is its gated candidate plus, for each edge, the gate times the source's cell."""
     layer = randomise(GraphLSTM(2, 3, num_types=3))
     graphs = batch_graphs(ROWS)
-    with clew.record(layer, "*") as seen:
+    with clew.record(layer, "*") as recorded:
         layer(randn(4, 5, 2), graphs)
-    expected = seen["gates.input"] * seen["gates.candidate"]
+    expected = recorded["gates.input"] * recorded["gates.candidate"]
     for row, graph in enumerate(ROWS):
         for number, (source, target, _) in enumerate(graph.edges):
-            expected[row, target] += seen["gates.forget"][row, number] * seen["cell_state"][row, source]
-    torch.testing.assert_close(seen["cell_state"], expected)
-    assert seen["gates.forget"].shape == (4, 7, 3) and not seen["gates.forget"][1, 1:].any()
+            expected[row, target] += recorded["gates.forget"][row, number] * recorded["cell_state"][row, source]
+    torch.testing.assert_close(recorded["cell_state"], expected)
+    assert recorded["gates.forget"].shape == (4, 7, 3) and not recorded["gates.forget"][1, 1:].any()
 
 
-def test_every_round_is_seen_on_an_axis_of_its_own():
+def test_rounds_are_recorded_on_their_own_axis():
     layer = randomise(GraphLSTM(2, 3, num_types=3, order="rounds", num_rounds=3))
     graphs = batch_graphs([DIAMOND, CYCLE])
-    with clew.record(layer, "*") as seen:
-        found = layer(randn(2, 5, 2), graphs)
-    assert seen["gates.forget"].shape == (2, 3, 7, 3) and seen["hidden"].shape == (2, 3, 5, 3)
-    torch.testing.assert_close(seen["cell_state"][:, -1], found.cell)
-    torch.testing.assert_close(seen["cell_state"][:, 0], (seen["gates.input"] * seen["gates.candidate"])[:, 0])
+    with clew.record(layer, "*") as recorded:
+        state = layer(randn(2, 5, 2), graphs)
+    assert recorded["gates.forget"].shape == (2, 3, 7, 3) and recorded["hidden"].shape == (2, 3, 5, 3)
+    torch.testing.assert_close(recorded["cell_state"][:, -1], state.cell)
+    torch.testing.assert_close(
+        recorded["cell_state"][:, 0], (recorded["gates.input"] * recorded["gates.candidate"])[:, 0]
+    )
 
 
 @pytest.mark.parametrize("order", ["given", "rounds"])
-def test_forget_gates_that_are_closed_leave_every_node_what_it_writes(order):
+def test_with_closed_forget_gates_a_node_has_only_its_candidate(order):
     layer = randomise(GraphLSTM(2, 3, num_types=3, order=order))
-    with clew.intervene(layer, {"gates.forget": torch.zeros_like}), clew.record(layer, "*") as seen:
+    with clew.intervene(layer, {"gates.forget": torch.zeros_like}), clew.record(layer, "*") as recorded:
         layer(randn(4, 5, 2), batch_graphs(ROWS))
-    torch.testing.assert_close(seen["cell_state"], seen["gates.input"] * seen["gates.candidate"])
+    torch.testing.assert_close(recorded["cell_state"], recorded["gates.input"] * recorded["gates.candidate"])
 
 
-def test_a_graph_layer_learns_what_a_chain_of_the_same_words_cannot_know():
-    """Three words, two of them alike: which of them the third has an edge from is in the graph alone."""
+def test_a_graph_layer_learns_what_a_chain_of_the_same_words_cannot():
+    """Three words, two of them equal: only the graph says from which of them the third has an edge."""
     graphs = batch_graphs([Graph(3, ((source, 2, 0),)) for source in (0, 1)])
     words = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]]).expand(2, -1, -1)
     torch.manual_seed(0)

@@ -128,7 +128,7 @@ def test_last_pooling_takes_each_directions_end_except_in_the_embedding() -> Non
 def test_unknown_layers_and_poolings_are_rejected() -> None:
     with pytest.raises(UserError, match=r"there is no layer 3; this model has 0 \(the embedding\) to 2"):
         vectors(layer=3)
-    with pytest.raises(UserError, match="unknown layer 'lats'; known: 0"):
+    with pytest.raises(UserError, match=r"unknown layer 'lats'; known: 0 \(the embedding\) to 2, and "):
         vectors(layer="lats")
     with pytest.raises(UserError, match="unknown pooling 'meen'; did you mean 'mean'"):
         vectors(pooling="meen")
@@ -144,7 +144,7 @@ def test_unknown_layers_and_poolings_are_rejected() -> None:
         vectors(pooling=POOLINGS["pooler"](8), layer=0)
     with pytest.raises(
         UserError,
-        match="2 tokens leave no room for a text beside special tokens; take a run with a larger model.max_length",
+        match="2 tokens leave no room for a text beside special tokens; use a run with a larger model.max_length",
     ):
         vectors(longest=2)
     assert {name for name, pooling in POOLINGS.items() if not list(pooling(4).parameters())} == set(WITHOUT_WEIGHTS)
