@@ -141,7 +141,8 @@ def test_questions_without_an_answer_are_rejected_in_one_line(clew: Clew, facts:
         "--question names a column of a table; give the table with --file",
     )
     assert_refused(
-        clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question names a column of a table, and "
+        clew("answer", run, "--file", facts["dev"], "--question", "asked"),
+        f"--question names a column of a table, and {facts['dev']} is JSON in SQuAD's format; leave it out",
     )
     of_task = f"{run} is a run of the task question_answering, which cannot classify; use `clew answer`"
     assert_refused(clew("classify", run), of_task)

@@ -160,6 +160,7 @@ def test_json_lines_with_only_text_are_documents(clew: Clew) -> None:
             ["a", "b", "--format", "csv"],
             "two files are parallel text, line by line; --format and --header are for one file",
         ),
+        (["a", "b", "--delimiter", ";"], "two files are parallel text, line by line; --delimiter is for one file"),
         (["empty.csv", "--format", "cvs"], "unknown data.format 'cvs'; did you mean 'csv'?"),
         (["train", "--format", "parallel"], "train: parallel text is two files; give both"),
     ],

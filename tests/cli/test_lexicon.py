@@ -73,6 +73,7 @@ def test_two_runs_serve_as_two_languages(clew: Clew, files: Path, lstm: Path, gp
             "nothing to do; give words to translate, --test FILE to measure, or --out FILE to write a dictionary",
         ),
         (["w1"], "at least 10 training pairs with vectors on both sides"),
+        (["w1"], "; give more with --train FILE"),
         (["--train", "train.tsv", "nobody"], "no vector for 'nobody'"),
         (["--train", "train.tsv", "w1", "--rounds", "many"], "--rounds must be a number"),
         (["--train", "none.tsv", "w1"], "no such file"),

@@ -28,7 +28,8 @@ def test_instruments_are_listed_described_and_matched_to_a_run(clew: Clew, lstm:
 
 
 def test_swapped_arguments_and_unused_texts_are_rejected(clew: Clew, lstm: Path) -> None:
-    assert "the instrument comes before the run" in clew("look", lstm, "surprisal").err
+    swapped = clew("look", lstm, "surprisal").err
+    assert "the instrument comes before the run" in swapped and "` lists those that work on it" in swapped
     assert "runs/nowhere is not a run directory" in clew("look", "runs/nowhere").err
     assert (
         clew("look", "cost", lstm, "--text", "the").err
@@ -75,7 +76,10 @@ def test_the_ending_of_the_name_chooses_the_format_of_a_view(clew: Clew, lstm: P
         (["look", "surprize"], "unknown instrument 'surprize'; did you mean 'surprisal'?"),
         (["look", "next", "text=a"], "no run was given; name one: clew look next RUN text=a"),
         (["look", "next", "RUN", "tap=1"], "next: unknown field 'tap'; did you mean 'top'?"),
-        (["look", "next", "RUN", "text=a", "--text", "b"], "text=, --text and --file exclude each other"),
+        (
+            ["look", "next", "RUN", "text=a", "--text", "b"],
+            "text=, --text and --file exclude each other; give the text once",
+        ),
         (["look", "next", "RUN", "--text", "é"], "characters the model has never seen"),
         (["look", "surprisal", "RUN"], "there is no text to read"),
         (["look", "next", "nowhere"], "nowhere"),

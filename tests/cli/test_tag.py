@@ -166,7 +166,8 @@ def test_mistakes_are_reported_in_one_line(clew: Clew, names: Path, lstm: Path) 
         clew("tag", names, stdin="a\0b\n"), "standard input, line 1: a NUL character, so this is not plain text"
     )
     assert_refused(clew("evaluate", names, "--errors", -1), "--errors (-1) must be at least 0")
-    assert_refused(clew("evaluate", lstm, "--errors", 3), "--errors is for tasks with a target, but")
+    task = f"{lstm} is a run of the task language_model, which is scored on plain text; leave it out"
+    assert_refused(clew("evaluate", lstm, "--errors", 3), f"--errors is for tasks with a target, but {task}")
 
 
 @pytest.mark.parametrize(

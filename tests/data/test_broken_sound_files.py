@@ -101,7 +101,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "not-wave.wav": (riff(form(), PCM, kind=b"AVI "), "this is not a WAV file"),
     "only-zeros.wav": (
         b"RIFF\0\0\0\0WAVE" + bytes(100_000),
-        "the file has more than 10,000 chunks without samples",
+        "the file has more than 10,000 chunks without samples, so it is damaged or not a WAV file; copy it again",
     ),
     "data-first.wav": (
         riff(PCM, form()),
@@ -165,7 +165,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "billions.flac": (FLAC[:21] + b"\xff\xff\xff\xff\xff" + FLAC[26:], "68,719,476,735 samples would need "),
     "no-length.flac": (
         FLAC[:21] + bytes([FLAC[21] & 0xF0]) + bytes(4) + FLAC[26:],
-        "its header does not contain its length",
+        "its header does not contain its length; write it again, to a file instead of a pipe",
     ),
     # missing or invalid samples
     "nan.wav": (floats(0.5, float("nan"), 0.5), "sample 1 is not a finite number; save the file again with"),

@@ -172,7 +172,7 @@ def test_documents_are_encoded_once_with_their_boundaries(tmp_path: Path) -> Non
     assert encode_documents(source, tokenizer, tmp_path).sentences.tolist() == starts
     joined = encode_documents(Documents("it", lambda: plain_lines(["", *text[:2], *text[4:]])), tokenizer, tmp_path)
     assert joined.documents.tolist() == [0, 3]  # the same sentences in one document are other documents
-    with pytest.raises(UserError, match="it has no tokens, only 1 characters"):
+    with pytest.raises(UserError, match="it has no tokens, only 1 characters; use documents with words"):
         encode_documents(Documents("it", lambda: plain_lines(["\u200b"])), tokenizer, tmp_path)
 
 

@@ -60,7 +60,9 @@ def test_the_similarity_of_random_words_is_subtracted():
 
 def test_a_word_counts_once_per_sentence_and_must_be_frequent():
     assert occurrences([["the", "cat", "the"], ["the", "The"]]) == {"the": [0, 3], "cat": [1], "The": [4]}
-    with pytest.raises(UserError, match="no word occurs in 5 sentences, so there is nothing to compare"):
+    with pytest.raises(
+        UserError, match="no word occurs in 5 sentences, so there is nothing to compare; read more sentences"
+    ):
         contextuality(np.ones((4, 2)), [["a", "b"], ["c", "d"]])
 
 

@@ -91,7 +91,7 @@ def test_any_translation_counts_and_missing_words_count_on_request():
     precision = precision_at(Space(x, x), {0: [0], 1: [3, 1], 2: [3]}, num_in_all=6, ks=(1, 4))
     assert precision.at == {1: pytest.approx(200 / 3), 4: 100}
     assert precision.of_all() == {1: pytest.approx(200 / 6), 4: 50}
-    with pytest.raises(UserError, match="no pair of the lexicon"):
+    with pytest.raises(UserError, match="so nothing can be measured; use more words or other files"):
         precision_at(Space(x, x), {})
 
 

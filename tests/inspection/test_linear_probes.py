@@ -70,11 +70,13 @@ def test_unknown_labels_count_as_wrong_and_single_labels_and_nan_are_rejected() 
     assert accuracy(torch.eye(4), torch.tensor([0, 1, 2, UNKNOWN_LABEL])) == 75
     features, labels = random_features()
     with pytest.raises(
-        UserError, match="every training example has the same label, so there is nothing for a probe to learn"
+        UserError,
+        match="every training example has the same label, so there is nothing for a probe to learn; read more of them",
     ):
         fit_probe(features, labels, 1)
     broken = {part: x.where(x < x.max(), float("nan")) for part, x in features.items()}
     with pytest.raises(
-        UserError, match="the vectors have non-finite numbers, as in a model whose training has diverged"
+        UserError,
+        match="the vectors have non-finite numbers, as in a model whose training has diverged; use another run",
     ):
         fit_probe(broken, labels, 3)

@@ -78,7 +78,9 @@ def test_a_bidirectional_model_has_a_surprisal_in_each_direction():
 
 
 def test_a_single_token_has_no_surprisal():
-    with pytest.raises(UserError, match="a text needs at least 2 tokens"):
+    with pytest.raises(
+        UserError, match="a text needs at least 2 tokens, one to read and one to predict; this one has 1"
+    ):
         look(small_run("lstm"), "surprisal", {"text": "a"})
     assert len(surprisals(read(small_run("words"), "a"))[0].bits) == 2  # between the ends of a line
 

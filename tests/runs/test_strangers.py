@@ -84,7 +84,10 @@ def test_a_config_larger_than_its_weights_is_rejected_before_building(folder: Pa
     change(folder, lambda settings: settings["model"].update(dim=20_000))
     sentence = refusal(folder)
     assert "the config describes a model whose weights need" in sentence
-    assert "but the stored weights have 0.0 GB" in sentence and "model.dim (20000)" in sentence
+    assert (
+        "but the stored weights have 0.0 GB" in sentence
+        and "; copy them again, or correct model.dim (20000)" in sentence
+    )
 
 
 def test_huge_weights_of_a_small_model_are_not_read(folder: Path) -> None:

@@ -78,7 +78,8 @@ def test_combinations_are_counted() -> None:
         (["model.dim=1.5..9"], "model.dim takes a whole number, not 1.5"),
         (
             ["model.cell=1..4"],
-            "model.cell=1..4 is a range, but the values of model.cell are not numbers .it is 'lstm'.; write its",
+            "model.cell=1..4 is a range, but the values of model.cell are not numbers .it is 'lstm'.; write its values"
+            " separated by commas",
         ),
         (["model.dmi=1..4"], "unknown field 'dmi' of model; did you mean 'dim'?"),
         (["model.cell=lstm,gur"], "unknown cell 'gur'; did you mean 'gru'?"),
@@ -129,6 +130,7 @@ def test_python_values_become_command_line_settings() -> None:
     ("value", "sentence"),
     [
         ((1, 2, 3, 4), r"a range must be \(low, high\) or \(low, high, step\), of finite numbers"),
+        ((1, 2, 3, 4), r"of finite numbers, not \(1, 2, 3, 4\); for choices, pass a list"),
         (("a", "b"), r"a range must be \(low, high\) or \(low, high, step\), of finite numbers"),
         ((1, float("inf")), r"a range must be \(low, high\) or \(low, high, step\), of finite numbers"),
         (["lstm"], "a list of choices must have at least two, not .'lstm'.; pass one value as a setting"),

@@ -81,7 +81,7 @@ def test_words_too_rare_to_be_predicted_are_still_read():
     assert task.weight.shape == (4, 6) and task.named(rows.numpy()).tolist() == [[1, 2, 0, 3], [1, 2, 0, 3]]
     assert whole.named(rows) is rows
     with pytest.raises(
-        UserError, match="task.predicted counts words, the most frequent first, and a token is a .* here; leave"
+        UserError, match="task.predicted counts words, the most frequent first, and a token is a .* here; leave it out"
     ):
         config = BidirectionalLanguageModelConfig(predicted=4)
         BidirectionalLanguageModel(whole.body, train_character(["one day"]), config)

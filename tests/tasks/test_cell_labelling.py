@@ -95,7 +95,9 @@ def test_invalid_data_and_settings_are_rejected_with_a_sentence():
     ):
         labeller(num_layers=2, block=2)
     with pytest.raises(
-        UserError, match="scene 0: its label picture has the number 3, and data.names has 2 names, .*set data.ignored"
+        UserError,
+        match="scene 0: its label picture has the number 3, and data.names has 2 names"
+        ", the first for 0; name all numbers, or set data.ignored",
     ):
         label_name(EXAMPLES[0]._replace(names=("a", "b")), 3)
     with pytest.raises(

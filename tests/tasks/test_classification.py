@@ -314,8 +314,12 @@ def test_invalid_data_and_settings_are_rejected_with_a_sentence() -> None:
     ):
         classifier(labels="several", positive="pos")
     assert classifier(positive="pos", best="f1").best == "f1"
-    with pytest.raises(UserError, match="task.class_weights is for labels, and task.labels=number has none"):
+    with pytest.raises(
+        UserError, match="task.class_weights is for labels, and task.labels=number has none; leave it out"
+    ):
         classifier([EXAMPLES[0]._replace(labels=("1",))], labels="number", class_weights="balanced")
+    with pytest.raises(UserError, match="task.positive is for labels, and task.labels=number has none; leave it out"):
+        classifier([EXAMPLES[0]._replace(labels=("1",))], labels="number", positive="1")
     many = [Labelled(f"text {n}", (f"{n / 7}",), id=str(n)) for n in range(60)]
     with pytest.raises(
         UserError, match="60 training examples have 60 different labels; if these are numbers, set task.labels=number"

@@ -221,7 +221,9 @@ def test_n_grams_of_a_text_correct_a_transcript(run: Path, capsys: pytest.Captur
         (["--lm", "{run}/train.csv", "--lm-order", "0"], "--lm-order (0) must be at least 1"),
         (["--lm", "{run}/train.csv", "--lm-weight", "-1"], "--lm-weight (-1) must be at least 0"),
         (["--lm", "{run}/run"], "is not a language model: its model"),
+        (["--lm", "{run}/run"], "; name another run, or a text file"),
         (["--lm", "{run}/run", "--lm-order", "3"], "--lm-order is for n-grams counted in a text file"),
+        (["--lm", "{run}/run", "--lm-order", "3"], " is a run; leave it out"),
     ],
 )
 def test_invalid_language_models_are_rejected(

@@ -45,18 +45,21 @@ def test_a_vector_joins_its_parts_centroids_and_frequent_words_come_first(tmp_pa
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ({"pq.bin": b""}, "which does not match its size of 0 bytes"),
+        ({"pq.bin": b""}, "which does not match its size of 0 bytes; copy the file again"),
         ({"pq.bin": members()["pq.bin"][:-1]}, "does not match its size"),
         ({"pq.bin": members(header=(5, 4, 3, 3))["pq.bin"]}, "does not match its size"),
         (
             {"pq.bin": members(codes=np.full((2, 3, 2), np.nan, "<f4"))["pq.bin"]},
-            "invalid centroid numbers or non-finite",
+            "invalid centroid numbers or non-finite values; copy the file again",
         ),
         ({"pq.bin": members(indexes=INDEXES + np.uint8(2))["pq.bin"]}, "invalid centroid numbers or non-finite"),
         ({"vocab.bin": b"no gzip"}, "cannot be unpacked"),
         ({"vocab.bin": gzip.compress(b"\xff\xff\xff\xff", mtime=0)}, "copy the file again"),
         ({"vocab.bin": members(words=WORDS[:3])["vocab.bin"]}, "should have 5 words, but has 3"),
-        ({"vocab.bin": members(words=WORDS[1:], counts=COUNTS[1:])["vocab.bin"]}, "has 4 words and pq.bin 5 vectors"),
+        (
+            {"vocab.bin": members(words=WORDS[1:], counts=COUNTS[1:])["vocab.bin"]},
+            "has 4 words and pq.bin 5 vectors; copy the file again",
+        ),
     ],
 )
 def test_a_damaged_file_is_reported_in_a_sentence(tmp_path, change, sentence):

@@ -207,7 +207,8 @@ def test_impossible_strings_are_rejected(tmp_path: Path) -> None:
     ):
         digit_strings([one], 1, 1, 2, 1, silence=(0.5, 0.1))
     with pytest.raises(
-        UserError, match=r"recordings in a string must have the same rate, but these have \[500, 1000\]; resample"
+        UserError,
+        match=r"recordings in a string must have the same rate, but these have \[500, 1000\]; resample them first",
     ):
         DigitString((one, two), (0.0, 0.0, 0.0)).sound()
     assert torch.equal(DigitString((one,), (0.0, 0.0)).sound().samples, one.sound().samples)

@@ -405,7 +405,7 @@ class Counts(nn.Module):
             "encoder",
             "attention",
             {"inputs": vectors(), "kind": "scores"},
-            "TransformerEncoder shows the weights of its heads, but not the",
+            "TransformerEncoder shows the weights of its heads, but not the scores before the softmax; leave kind= out",
         ),
         (
             "encoder",
@@ -429,7 +429,7 @@ class Counts(nn.Module):
             "encoder",
             "attribution",
             {"inputs": vectors(), "of": "9"},
-            "there is no entry 9; TransformerEncoder gives 8 at each place",
+            "there is no entry 9; TransformerEncoder gives 8 at each place, counted from 0",
         ),
         (
             "encoder",
@@ -460,7 +460,7 @@ class Counts(nn.Module):
             "table",
             "levels",
             {"text": "the", "target": "a", "tokenizer": Tokenizer()},
-            "Embedding reads a text and writes none",
+            "Embedding reads a text and writes none; leave target= out",
         ),
         (
             "table",

@@ -122,7 +122,9 @@ def test_a_text_that_is_too_long_loses_its_beginning():
         float(log_probs[ids[-1]]), rel=1e-5
     )
     with pytest.raises(
-        UserError, match=r"text 1: the model has only 12 positions, and the longest choice .* leaves no room"
+        UserError,
+        match=r"text 1: the model has only 12 positions, and the longest choice .* leaves no room"
+        " for anything before it; shorten it",
     ):
         Chooser(task, choices_of(["good", "bad " * 20])).choose(["the film"])
 
