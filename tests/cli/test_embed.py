@@ -68,7 +68,7 @@ def test_search_ranks_the_same_line_first_with_and_without_an_index(clew: Clew, 
     lines.write_text("one line\n", encoding="utf-8")
     assert_refused(
         clew("embed", gpt, "--search", "a", "--index", "x.npy", "--file", lines),
-        "x.npy has 4 vectors, but lines.txt has 1 lines",
+        "x.npy has 4 vectors, but lines.txt has 1 lines; embed the file again",
     )
 
 
@@ -81,15 +81,22 @@ def test_mistakes_are_reported_in_one_line(clew: Clew, lstm: Path, lines: Path) 
     )
     assert_refused(clew("embed", lstm, "a", "--search", " "), "--search is empty")
     assert_refused(
-        clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: not a complete .npy file of numbers"
+        clew("embed", lstm, "--search", "a", "--index", lines),
+        "lines.txt: not a complete .npy file of numbers; make one with `clew embed RUN --file FILE --out X.npy`",
     )
-    assert_refused(clew("embed", lstm, "--search", "a", "--index", "no.npy"), "no such file: no.npy")
+    assert_refused(
+        clew("embed", lstm, "--search", "a", "--index", "no.npy"),
+        "no such file: no.npy; write it with `clew embed RUN --file FILE --out no.npy`",
+    )
     np.save("wide.npy", np.ones((2, 3), dtype="f4"))
     assert_refused(
         clew("embed", lstm, "--search", "a", "--index", "wide.npy"),
         "vectors of 3 numbers cannot be compared with vectors of 16",
     )
-    assert_refused(clew("embed", lstm, "--search", "a", stdin=""), "there is no text to search")
+    assert_refused(
+        clew("embed", lstm, "--search", "a", stdin=""),
+        "there is no text to search; give lines with --file or on standard input",
+    )
     assert_refused(
         clew("embed", lstm, "a", "--index", "x.npy"),
         "--index is only for --search; add --search QUERY, or leave --index out",

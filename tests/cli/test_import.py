@@ -26,6 +26,9 @@ def test_verbs_accept_an_imported_checkpoint(clew: Clew, tmp_path: Path, monkeyp
         and evaluated.err
         == "clew: runs/stories was imported and has no data of its own; name a FILE to evaluate it on\n"
     )
+    pruned = clew("runs", "prune", "runs/stories", "--heads", "0.5", "--out", "runs/pruned")
+    assert pruned.status == 2
+    assert "runs/stories was imported and has no data of its own; give some, such as data.train=FILE" in pruned.err
     again = clew("import", "stories.bin")
     assert again.status == 2 and "runs/stories is a run already; choose another folder with --out" in again.err
     facts = json.loads(clew("import", "stories.bin", "--out", "other", "--json").out)

@@ -9,7 +9,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.data.examples import Pair
-from clew.data.kinds import labelled, pairs
+from clew.data.kinds import labelled, labelled_graphs, pairs, questions
 from clew.data.kinds.labelled import LabelledData
 from clew.data.kinds.pairs import PairsData
 from clew.data.notes import Notes
@@ -220,11 +220,19 @@ def test_unreadable_data_are_rejected(data: dict[str, Any], message: str) -> Non
         read(**data)
 
 
+def test_the_corpus_of_another_kind_of_data_is_unknown() -> None:
+    with pytest.raises(UserError, match="unknown corpus of questions 'squad'; known: facts"):
+        questions.QUESTIONS.read(questions.QuestionsData(corpus="squad"), 1)
+    with pytest.raises(UserError, match="unknown corpus of graphs with labels 'scenes'; did you mean"):
+        labelled_graphs.LABELLED_GRAPHS.read(labelled_graphs.LabelledGraphsData(corpus="scenes"), 1)
+
+
 def test_a_part_with_all_labels_left_out_is_rejected() -> None:
     write("train.csv", "text,label\na,good\nb,bad\n")
     write("valid.csv", "text,label\na,none\n")
     data = LabelledData(train="train.csv", valid="valid.csv", label_map={"none": None})
-    with pytest.raises(UserError, match="the valid part has no examples; skipped 1 x"):
+    sentence = "the valid part has no examples; skipped 1 x labels that data.label_map leaves out"
+    with pytest.raises(UserError, match=sentence):
         labelled.LABELLED.read(data, 1)
 
 

@@ -163,6 +163,11 @@ def test_too_long_sentences_are_read_in_parts_and_words_truncated() -> None:
         encode_parts(reader, [["a"]], 0)
 
 
+def test_only_known_tokens_can_represent_a_word() -> None:
+    with pytest.raises(UserError, match="unknown way to take a word's pieces 'fisrt'; did you mean 'first'"):
+        probe_run(gpt(), ["ewt-sample"], limit=4, pieces="fisrt")
+
+
 def test_a_module_has_no_untrained_control() -> None:
     task = small_run("gpt").task
     with pytest.raises(

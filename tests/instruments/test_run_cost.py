@@ -43,7 +43,7 @@ def test_lengths_are_limited_by_the_models_positions():
     facts = look(small_run("gpt"), "cost", {"lengths": [8, 4096], "repeats": 0}).facts
     assert facts["layers"][0]["sizes"] == [8]
     for lengths, sentence in (
-        ([4096], "the model has 32 positions"),
+        ([4096], r"the model has 32 positions; use lengths up to that, not \[4096\]"),
         ([], "must be one or more whole numbers"),
         ([0], "from 1 to"),
     ):

@@ -83,6 +83,8 @@ def test_unsuitable_requests_are_rejected(latch: Run) -> None:
         UserError, match="the text has 4 characters, but the search needs at least 200; pass a longer one or none"
     ):
         look(latch, "track", {"text": "four"})
+    with pytest.raises(UserError, match="LanguageModel is a module without its own text; pass one as text="):
+        look(latch.task, "track", {})
     with pytest.raises(UserError, match="unknown property 'quotes'; did you mean 'inside_quotes'"):
         look(latch, "track", {"text": TEXT, "properties": ["quotes"]})
     with pytest.raises(UserError, match="none of digit varies in both texts; use a longer text or other properties"):

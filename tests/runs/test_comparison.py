@@ -113,6 +113,12 @@ def test_a_group_without_the_measure_comes_last(cells: list[Summary]) -> None:
     assert rank_groups(groups, "test.loss")[0].runs == (other,)
 
 
+def test_an_unknown_test_is_rejected(cells: list[Summary]) -> None:
+    groups, _ = group_runs(cells)
+    with pytest.raises(UserError, match="unknown test 'boostrap'; did you mean 'bootstrap'"):
+        compare_groups(groups[0], groups[1], "valid.loss", "boostrap")
+
+
 def test_an_unknown_measure_is_rejected(cells: list[Summary]) -> None:
     with pytest.raises(
         UserError, match="unknown measure 'valid.los'; did you mean 'valid.loss'\\? known: valid.accuracy, valid.loss"

@@ -5,6 +5,8 @@ import pytest
 import clew
 from clew.core.errors import UserError
 from clew.runs.loaded import Run
+from clew.tasks.uses.generation import stream
+from clew.tasks.uses.writing import DecodingConfig
 
 FROZEN = Path(__file__).parent / "frozen" / "format-1" / "early"
 
@@ -78,6 +80,9 @@ def test_a_beam_cannot_be_streamed(run: Run) -> None:
     message = "beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy"
     with pytest.raises(UserError, match=message):
         run.stream("Who", method="beam")
+    by_config = "beam search chooses a text only at the end, so it cannot be streamed; set decoding.method to sample"
+    with pytest.raises(UserError, match=by_config):
+        next(stream(run.task, "Who", DecodingConfig(method="beam")))
 
 
 def test_log_probs_of_generated_text_match_its_score(run: Run) -> None:

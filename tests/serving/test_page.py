@@ -68,6 +68,11 @@ def test_only_files_of_the_page_are_served(app: Any, path: str) -> None:
     assert response.status_code == 404 and set(response.json()) == {"error"}
 
 
+def test_an_unknown_run_is_refused(inspector: Inspector) -> None:
+    with pytest.raises(UserError, match="unknown run 'lsmt'; did you mean 'lstm'"):
+        inspector.step(StepRequest(runs=("lsmt",), text="the thread was small"))
+
+
 def test_runs_are_described_with_the_instruments_that_fit(app: Any, inspector: Inspector) -> None:
     description = ask(app, "/api/runs").json()
     runs = {run["name"]: run for run in description["runs"]}

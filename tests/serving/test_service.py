@@ -190,7 +190,7 @@ MISTAKES: list[tuple[Any, str]] = [
     (b"\xff\xfe", "the request body is not valid JSON"),
     (b"[1]", "the request body must be a JSON object with fields"),
     (b"[" * 100_000, "the request body is not valid JSON"),
-    (b"{", "; send a JSON object"),
+    (b"{", "); send a JSON object"),
     ({}, 'give "text", or several in "texts"'),
     ({"text": "a", "texts": ["a"]}, "not both"),
     ({"text": 5}, "text takes a text, not 5"),

@@ -35,6 +35,8 @@ def test_a_line_is_resized_to_the_height_and_keeps_its_shape(tmp_path: Path) -> 
         reader.measured(str(tmp_path / "wide.png")).length == len(reader.read(str(tmp_path / "wide.png"))) == 12
     )  # 45 columns
     assert AnyReader.from_json(reader.to_json()) == reader
+    with pytest.raises(UserError, match="unknown reader of inputs 'columsn'; did you mean 'columns'"):
+        AnyReader.from_json('{"name": "columsn"}')
     with pytest.raises(UserError, match=r"task.input.height \(4\) must be between 8 and 512"):
         ColumnsReader(height=4)
 

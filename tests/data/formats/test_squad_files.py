@@ -76,6 +76,13 @@ def test_a_faulty_question_is_reported_or_skipped(
         assert notes.num_faults == 1
 
 
+def test_every_answer_of_a_row_needs_a_start(tmp_path: Path) -> None:
+    row = {"question": "Where?", "passage": PASSAGE, "answer": ["Rome"], "answer_start": [13, 28]}
+    path = write(tmp_path / "q.jsonl", json.dumps(row))
+    with pytest.raises(UserError, match="expected a start for each answer, found 1 answers and 2 starts"):
+        list(read_questions(path))
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

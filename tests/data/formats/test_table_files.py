@@ -182,6 +182,11 @@ def test_a_folder_of_parquet_files_is_one_table_and_one_text(tmp_path: Path) -> 
     assert (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
 
 
+def test_a_folder_without_tables_is_rejected(tmp_path: Path) -> None:
+    message = f"{tmp_path}: this folder has no tables; give one with .parquet or .arrow files"
+    assert refusal(lambda: table_columns(tmp_path)) == message
+
+
 def test_files_written_by_pandas_are_read_without_the_index(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["a", None, "c"], "label": pandas.Categorical(["x", "y", "x"])}, index=[3, 5, 9])

@@ -143,6 +143,10 @@ def test_skipped_captions_are_counted(folder: Path) -> None:
         f"skipped 1 x missing picture (first: {path}:4)",
         f"skipped 1 x no caption (first: {path}:5)",
     ]
+    absent = write(folder / "c.csv", "image,caption\nimages/z.png,B\nimages/a.png,A\n")
+    notes = Notes()
+    assert [example.captions for example in read_captioned(absent, may_lack=True, notes=notes)] == [("A",)]
+    assert notes.report() == [f"skipped 1 x picture that is not in {folder} (first: {absent}:2)"]
     without_pictures = write(folder / "b.csv", "image,caption\nimages/z.png,B\n")
     assert refusal(lambda: read_captioned(without_pictures, notes=Notes(faults="skip"))).startswith(
         f"{without_pictures}: no record can be read; the first fault is {without_pictures}:2: there is no picture"

@@ -66,6 +66,11 @@ def test_contextuality_of_several_runs_is_shown_in_one_view(runs):
     assert "<svg" in view.html()
 
 
+def test_a_layer_above_the_last_is_rejected(runs):
+    with pytest.raises(UserError, match="there is no layer 9; .*bert has 2, and 0 is the embedding"):
+        look(runs["bert"], "contextuality", {"sentences": 60, "least": 3, "layer": 9})
+
+
 def test_cones_and_maps_of_words_of_two_runs_have_one_scale(runs):
     view = look([runs["bert"], runs["recurrent"]], "contextuality", {"sentences": 60, "least": 3})
     one, other = (part for part in view.parts if isinstance(part, Points))
