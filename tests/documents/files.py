@@ -1,4 +1,4 @@
-"""The files that documents speak of as the reader's own, each of a few lines, and the tiny corpora below CLEW_DATA."""
+"""Short versions of the files that documents assume the reader has, and of the corpora below CLEW_DATA."""
 
 import gzip
 import json
@@ -89,7 +89,7 @@ def conll(words_and_tags: Iterable[Sequence[tuple[str, ...]]]) -> str:
 
 
 def conllu(sentences: Iterable[str], comment: str = "") -> str:
-    """Every word depends on the last, which is the root."""
+    """CoNLL-U in which every word depends on the last one, the root."""
     blocks = []
     for number, sentence in enumerate(sentences):
         words = sentence.split()
@@ -146,7 +146,7 @@ def squad(answerable: bool) -> str:
 
 
 def write_own_files(folder: Path) -> None:
-    """What a reader is said to have."""
+    """Write the files that documents assume the reader has."""
     labels = ("good", "bad")
     trees = [
         TREE.format(noun=noun, verb=verb)
@@ -247,7 +247,7 @@ def write_own_files(folder: Path) -> None:
 
 
 def write_corpora(folder: Path, embedded: Path) -> Path:
-    """Heads of what CLEW_DATA would have, made of the heads of the embedded corpora."""
+    """Write short versions of the corpora below CLEW_DATA, from the starts of the embedded corpora."""
     text = (embedded / "lm" / "tinyshakespeare.txt").read_text(encoding="utf-8").split("\n")
     for number, part in enumerate(("train", "valid", "test")):
         write(

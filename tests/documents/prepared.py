@@ -1,4 +1,4 @@
-"""What the reader of one document has besides, and the commands that are not run: each with its reason."""
+"""Further files of single documents, and the commands that are not run, each with its reason."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,21 +38,21 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "python -m benchmarks.fashion_mnist": "tests/benchmarks/test_fashion_mnist.py runs it"
     },
 }
-REFUSED: dict[str, dict[str, str]] = {
+REJECTED: dict[str, dict[str, str]] = {
     "docs/guides/strangers.md": {"clew evaluate theirs   ": "if you trust the run, add --trust"},
 }
-"""Commands that a document shows to be refused, and what the sentence says."""
+"""Commands that fail on purpose in a document, and their error messages."""
 SERVED: dict[str, dict[str, str]] = {
     "docs/guides/serving.md": {
         "three.wav": "clew serve runs/digits-speech",
         "from openai": "clew serve runs/shakespeare-gpt",
     },
 }
-"""The server that a snippet asks, where the document says it in words."""
+"""The server that a snippet needs, where the document mentions it only in the text."""
 
 
 def pretrained(*names: str) -> Callable[[Path], None]:
-    """Folders as `clew import` would write them."""
+    """Write folders like those of `clew import`."""
 
     def prepare(folder: Path) -> None:
         for name in names:
@@ -136,7 +136,7 @@ def pictures_and_sound(folder: Path) -> None:
 
 
 def graphs(folder: Path) -> None:
-    """Each node with a label, and each graph."""
+    """Write graphs with labels of nodes and of graphs."""
     elements = [("C", f"N{n}", "O", "H")[: 2 + n % 3] for n in range(24)]
     rows = [
         {
@@ -151,15 +151,15 @@ def graphs(folder: Path) -> None:
     write(folder / "others.jsonl", json_lines({"nodes": row["nodes"], "edges": row["edges"]} for row in rows[:3]))
 
 
-def a_stranger(folder: Path) -> None:
-    """A run whose config names a file of its maker's."""
+def untrusted_run(folder: Path) -> None:
+    """Write a run whose config names a file of another person."""
     from clew.recipes.running import run_recipe
     from tests.documents.small import short_settings
 
     maker = folder.parent / f"{folder.name}-maker"
     write(maker / "mail.csv", table(["text", "label"], [(s, ("good", "bad")[n % 2]) for n, s in enumerate(SENTENCES)]))
     settings = short_settings("classify", [f"data.train={maker / 'mail.csv'}"])
-    with pytest.MonkeyPatch.context() as patch:  # on the list of another person's runs
+    with pytest.MonkeyPatch.context() as patch:  # recorded in the list of runs of another person
         patch.setenv("CLEW_STATE", str(maker))
         run_recipe("classify", [*settings, "device=cpu"], out=folder / "theirs")
 
@@ -174,5 +174,5 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "docs/guides/pictures-and-sound.md": pictures_and_sound,
     "docs/guides/pretraining.md": pretrained("bert"),
     "docs/guides/reading.md": pretrained("bert"),
-    "docs/guides/strangers.md": a_stranger,
+    "docs/guides/strangers.md": untrusted_run,
 }

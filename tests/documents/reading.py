@@ -1,5 +1,4 @@
-"""What a document tells a reader to type: its fenced blocks in order, the lines of a shell block parted into
-commands."""
+"""The commands and snippets of a document: its fenced blocks in order, with shell lines split into commands."""
 
 import re
 import shlex
@@ -11,11 +10,11 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "course.md"]
 SHELL = ("", "bash", "sh", "console")
 PROGRAMS = ("clew", "python", "python3", "torchrun", "curl", "echo", "hf", "pip", "docker", "conda", "jupyter", "srun")
-"""A line of a block is a command where it begins with one of these; other lines are output, or data."""
+"""A line of a block is a command if it starts with one of these; other lines are output or data."""
 
 
 class Command(NamedTuple):
-    """One program with its words, and the files that the shell connects it to."""
+    """A program with its arguments, and the files of its redirections."""
 
     words: tuple[str, ...]
     source: str | None = None
@@ -40,37 +39,37 @@ def name_of(document: Path) -> str:
 
 
 def steps_of(document: Path) -> list[Line | Snippet]:
-    """All that is to be typed, in order."""
-    found: list[Line | Snippet] = []
+    """All shell lines and snippets, in order."""
+    steps: list[Line | Snippet] = []
     for language, block in fenced_blocks(document):
         if language == "python":
-            found.append(Snippet(block))
+            steps.append(Snippet(block))
         elif language in SHELL:
-            found += shell_lines(block)
-    return found
+            steps += shell_lines(block)
+    return steps
 
 
 def fenced_blocks(document: Path) -> list[tuple[str, str]]:
-    """Each block's language and text."""
+    """The language and the text of each block."""
     return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 def inline_commands(document: Path) -> list[Line]:
-    """The commands that stand in the text, between backquotes, with words behind them."""
+    """The commands with arguments that stand between backquotes in the text."""
     return [parse_line(text) for text in re.findall(r"`(clew \w+ [^`]+)`", document.read_text(encoding="utf-8"))]
 
 
 def shell_lines(block: str) -> Iterator[Line]:
-    """The commands of a block; Python that calls clew is no command."""
+    """The shell commands of a block."""
     for line in block.replace("\\\n", " ").splitlines():
         line = line.removeprefix("$ ").strip().removeprefix(".venv/bin/")
-        begins = re.sub(r"^(?:\w+=\S+ )+", "", line).partition(" ")[0]
-        if begins in PROGRAMS:
+        program = re.sub(r"^(?:\w+=\S+ )+", "", line).partition(" ")[0]
+        if program in PROGRAMS:
             yield parse_line(line)
 
 
 def parse_line(line: str) -> Line:
-    """The commands of a line. What `$(base64 -w 0 FILE)` stands for is put there when it is typed."""
+    """Parse the commands of a line. `$(base64 -w 0 FILE)` is replaced later, when the line is run."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>&;")
     lexer.whitespace_split = True
     commands: list[Command] = []
@@ -83,6 +82,8 @@ def parse_line(line: str) -> Line:
         elif token in ("|", "&&"):
             commands.append(Command(tuple(words), ends.get("<"), ends.get(">")))
             words, ends = [], {}
-        elif words or not re.fullmatch(r"\w+=\S*", token):  # an assignment before a command is of its environment
+        elif words or not re.fullmatch(
+            r"\w+=\S*", token
+        ):  # an assignment before a command sets an environment variable
             words.append(token)
     return Line(line, tuple(commands))

@@ -1,5 +1,4 @@
-"""Types what a document says: commands of clew in this process, Python in one namespace a document, servers beside
-it."""
+"""Runs the commands of a document: clew in this process, Python in one namespace per document, servers in processes."""
 
 import base64
 import glob
@@ -30,7 +29,7 @@ SHORTER = {
     "characters=200000": "characters=2000",
     "[64, 128, 256, 512], [16, 32, 64]": "[16, 32], [8, 16]",
 }
-"""Sizes in snippets, and those of a short run."""
+"""Sizes in snippets, and their replacements in a short run."""
 
 
 def named_fields(keywords: Mapping[str, Any]) -> set[str]:
@@ -40,11 +39,11 @@ def named_fields(keywords: Mapping[str, Any]) -> set[str]:
 
 
 class Failed(AssertionError):
-    """A command of a document that does not do what it says."""
+    """A command of a document that failed."""
 
 
 class Typist:
-    """Follows one document in a folder. `stock` makes a run that a document takes for granted."""
+    """Runs one document in a folder. `stock` trains a run that the document assumes to exist."""
 
     def __init__(self, folder: Path, stock: Callable[[str], Path]):
         self.folder = folder
@@ -55,7 +54,7 @@ class Typist:
         self.port = PORT
 
     def type(self, line: Line) -> str:
-        """Standard output of a line's last command."""
+        """Run a line; return the standard output of its last command."""
         output = ""
         if "$(base64 -w 0 " in line.text:
             line = parse_line(
@@ -66,27 +65,27 @@ class Typist:
                 )
             )
         for command in line.commands:
-            given = Path(command.source).read_text(encoding="utf-8") if command.source is not None else output
-            output = self.run(command, given, line.text)
+            stdin = Path(command.source).read_text(encoding="utf-8") if command.source is not None else output
+            output = self.run(command, stdin, line.text)
             if command.target is not None:
                 Path(command.target).write_text(output, encoding="utf-8")
         return output
 
-    def run(self, command: Command, given: str, text: str) -> str:
+    def run(self, command: Command, stdin: str, text: str) -> str:
         program, *words = command.words
         words = [name for word in words for name in (sorted(glob.glob(word)) if word.startswith("*.") else [word])]
         if program == "echo":
             return " ".join(words) + "\n"
         if program == "curl":
             return self.curl(words)
-        if program == "torchrun":  # another way to type what was typed before, perhaps
+        if program == "torchrun":  # may repeat a training of an earlier command
             shutil.rmtree(f"runs/{words[words.index('train') + 1]}", ignore_errors=True)
             words = [word for word in words[words.index("clew") + 1 :] if not word.startswith("training.parallel=")]
         elif program != "clew":
             raise Failed(f"{text}: no way to run {program} here")
-        return self.clew(words, given, text)
+        return self.clew(words, stdin, text)
 
-    def clew(self, words: Sequence[str], given: str, text: str) -> str:
+    def clew(self, words: Sequence[str], stdin: str, text: str) -> str:
         verb = words[0]
         words = self.shortened(words) if verb == "train" else short_words(words)
         self.bring_runs(words)
@@ -94,7 +93,7 @@ class Typist:
             self.serve(words)
             return ""
         out, err = io.StringIO(), io.StringIO()
-        before, sys.stdin = sys.stdin, io.StringIO(given)
+        before, sys.stdin = sys.stdin, io.StringIO(stdin)
         try:
             with redirect_stdout(out), redirect_stderr(err):
                 try:
@@ -108,20 +107,20 @@ class Typist:
         return out.getvalue()
 
     def shortened(self, words: Sequence[str]) -> list[str]:
-        """A training in its short form."""
+        """The arguments of a training in its short form."""
         options = [number for number, word in enumerate(words) if word.startswith("--")]
         valued = {number + 1 for number in options if words[number] in ("--out", "--code")}
         plain = [word for number, word in enumerate(words) if number not in valued and not word.startswith("--")]
         rest = [word for number, word in enumerate(words) if number in valued or word.startswith("--")]
         self.bring_runs(plain[2:])
         folder = f"runs/{plain[1]}"
-        if "--out" not in rest and folder in self.stocked:  # the document trains it itself
+        if "--out" not in rest and folder in self.stocked:  # the document trains this run itself
             shutil.rmtree(folder)
             self.stocked.remove(folder)
         return ["train", plain[1], *short_settings(plain[1], plain[2:]), "device=cpu", *rest]
 
     def bring_runs(self, words: Sequence[str]) -> None:
-        """The runs that a command names and that no command has made."""
+        """Copy the runs that a command needs and no earlier command has trained."""
         out = words[words.index("--out") + 1] if "--out" in words else None
         for word in words:
             for name in re.findall(r"(?:^|=)runs/([\w-]+)$", word):
@@ -131,10 +130,10 @@ class Typist:
                     self.stocked.add(folder)
 
     def python(self, code: str) -> str:
-        """A snippet; runs that it loads are brought, and its trainings are cut short."""
-        for found in re.finditer(r'load\("(runs/[\w-]+)"', code):
-            if f'"{found[1]}"' not in code[: found.start()]:  # else the snippet makes it
-                self.bring_runs([found[1]])
+        """Run a snippet with the runs that it loads, and with short trainings."""
+        for match in re.finditer(r'load\("(runs/[\w-]+)"', code):
+            if f'"{match[1]}"' not in code[: match.start()]:  # otherwise the snippet trains it
+                self.bring_runs([match[1]])
         for whole, short in SHORTER.items():
             code = code.replace(whole, short)
         code = code.replace(f":{PORT}", f":{self.port}")
@@ -160,20 +159,20 @@ class Typist:
         return out.getvalue()
 
     def serve(self, words: Sequence[str]) -> None:
-        """A server beside this process, until the next one or the document's end; it has to answer."""
+        """Start a server in a process and wait until it listens; it runs until the next server or the end."""
         self.stop()
-        place = Path(tempfile.mkdtemp(dir=self.folder))
+        server_folder = Path(tempfile.mkdtemp(dir=self.folder))
         with_port = [] if "--port" in words else ["--port", "0"]
         runs = [str(self.folder / word) if word.startswith("runs/") else word for word in words]
         no_browser = ["--no-browser"] if words[0] == "inspect" and "--no-browser" not in words else []
-        self.server = Process([*runs, *with_port, *no_browser], place)
+        self.server = Process([*runs, *with_port, *no_browser], server_folder)
         deadline = time.monotonic() + 60
-        said = place / "standard-err"
-        while (found := re.search(r"http://\S+:(\d+)", said.read_text() if said.exists() else "")) is None:
+        log = server_folder / "standard-err"
+        while (match := re.search(r"http://\S+:(\d+)", log.read_text() if log.exists() else "")) is None:
             if not self.server.process.is_alive() or time.monotonic() > deadline:
-                raise Failed(f"clew {' '.join(words)} serves nothing: {said.read_text() if said.exists() else ''}")
+                raise Failed(f"clew {' '.join(words)} serves nothing: {log.read_text() if log.exists() else ''}")
             time.sleep(0.05)
-        self.port = int(found[1])
+        self.port = int(match[1])
 
     def curl(self, words: Sequence[str]) -> str:
         headers = dict(words[n + 1].split(": ", 1) for n, word in enumerate(words) if word == "-H")

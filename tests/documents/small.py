@@ -1,4 +1,4 @@
-"""The short form of what documents tell a reader to run: few steps of narrow models on the heads of corpora."""
+"""Short forms of the commands in documents: few steps of narrow models on the starts of corpora."""
 
 import shutil
 import tarfile
@@ -25,13 +25,13 @@ SIZES: dict[str, int] = {
     "decoding.max_new": 8,
     "model.layer.num_rounds": 2,
 }
-"""What a field is at most in a short run."""
+"""The maximum of each field in a short run."""
 WIDTHS = ("dim", "embedding_dim", "hidden_dim", "projection_dim", "attention_dim")
 WIDTH = 24
 
 
 def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
-    """The settings of a training that is cut short: those of the document, with smaller sizes."""
+    """The settings of the document with smaller sizes."""
     if recipe not in RECIPES or any(
         "," in value and not value.startswith(("[", "{", '"')) for _, _, value in map(split, settings)
     ):
@@ -48,11 +48,13 @@ def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
     heads = fields.get("model.num_heads") or 1
     for name in WIDTHS:
         width = fields.get(f"model.{name}")
-        wide = 2 * heads * -(-WIDTH // (2 * heads)) if name == "dim" else WIDTH  # rotated positions want even heads
-        if isinstance(width, int) and width > wide and not has_base(fields):
-            smaller[f"model.{name}"] = wide
+        limit = (
+            2 * heads * -(-WIDTH // (2 * heads)) if name == "dim" else WIDTH
+        )  # rotary positions need even head dimensions
+        if isinstance(width, int) and width > limit and not has_base(fields):
+            smaller[f"model.{name}"] = limit
     if fields.get("training.compile"):
-        smaller["training.compile"] = "false"  # compiling takes longer than all else
+        smaller["training.compile"] = "false"  # compilation takes longer than everything else
     if (
         "training.schedule" in fields
         and isinstance(fields["training.schedule"], dict)
@@ -66,7 +68,7 @@ def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
 
 
 def has_base(fields: dict[str, Any]) -> bool:
-    """Whether a run takes its body's widths from another run."""
+    """Whether a run takes the sizes of its body from another run."""
     return fields.get("transfer.from") is not None
 
 
@@ -75,7 +77,7 @@ def split(setting: str) -> tuple[str, str, str]:
 
 
 def save_heads(source: Path, target: Path, lines: int = 60) -> Path:
-    """The beginnings of the embedded corpora, in files of the same names."""
+    """Save the starts of the embedded corpora in files of the same names."""
     for path in sorted(source.rglob("*")):
         place = target / path.relative_to(source)
         if path.is_dir():
@@ -91,7 +93,9 @@ def save_heads(source: Path, target: Path, lines: int = 60) -> Path:
         else:
             text = path.read_text(encoding="utf-8")
             blocks = text.split("\n\n") if "\n\n" in text else text.splitlines()
-            most = {"lm": 1000, "tagging": 3 * lines}.get(path.parent.name, lines)  # words of a text have to come again
+            most = {"lm": 1000, "tagging": 3 * lines}.get(
+                path.parent.name, lines
+            )  # words of a text must occur repeatedly
             step = max(1, len(blocks) // most)
             mark = "\n\n" if "\n\n" in text else "\n"
             place.write_text(mark.join(blocks[::step]).strip("\n") + mark, encoding="utf-8")
@@ -99,9 +103,9 @@ def save_heads(source: Path, target: Path, lines: int = 60) -> Path:
 
 
 def short_words(words: Sequence[str]) -> list[str]:
-    """A command that measures or trains by itself, cut short; any other as it is."""
+    """Shorten a command that measures or trains; return other commands unchanged."""
     verb, rest = words[0], list(words[1:])
-    if words[:3] == ["look", "gradients", "runs/tatoeba-lstm"]:  # untrained, it may write nothing of its own
+    if words[:3] == ["look", "gradients", "runs/tatoeba-lstm"]:  # an untrained run may generate nothing
         return [*words, "target=Where is the station ?"]
     if verb == "tour" and "--list" not in rest:
         only = [] if "--only" in rest else ["--only", "kernel"]

@@ -1,5 +1,4 @@
-"""Documented means it runs: every command and every snippet of the README, the guides and the course, in order, in
-short form."""
+"""Every command and every snippet of the README, the guides and the course runs, in order and in short form."""
 
 import os
 import re
@@ -18,7 +17,7 @@ from clew.layers.cells import CELLS
 from clew.recipes import RECIPES
 from clew.tasks import TASKS
 from tests.documents.files import write_corpora, write_own_files
-from tests.documents.prepared import EXCEPTIONS, PREPARED, REFUSED, SERVED
+from tests.documents.prepared import EXCEPTIONS, PREPARED, REJECTED, SERVED
 from tests.documents.reading import DOCUMENTS, Snippet, inline_commands, name_of, parse_line, steps_of
 from tests.documents.shell import Failed, Typist
 from tests.documents.small import save_heads
@@ -26,8 +25,8 @@ from tests.runs.pretrained import save_pretrained
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The heads of all corpora, and a folder for runs that several documents use."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the starts of all corpora, for runs that several documents use."""
     folder = tmp_path_factory.mktemp("documents")
     embedded = save_heads(samples.EMBEDDED, folder / "embedded")
     with pytest.MonkeyPatch.context() as patch:
@@ -40,12 +39,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def stock(place: Path) -> Callable[[str], Path]:
-    """Makes a run by its name, once: that of the recipe, in short form; NAME-2 has another seed."""
-    shelf = place / "stock"
+def stock(shared_folder: Path) -> Callable[[str], Path]:
+    """A function that trains the run of a recipe in short form, once per name; NAME-2 has another seed."""
+    shelf = shared_folder / "stock"
     shelf.mkdir()
 
-    def made(name: str) -> Path:
+    def make_run(name: str) -> Path:
         folder = shelf / "runs" / name
         if not folder.exists():
             recipe, again = (name.removesuffix("-2"), ["seed=2"]) if name.endswith("-2") else (name, [])
@@ -57,7 +56,7 @@ def stock(place: Path) -> Callable[[str], Path]:
                 if not (shelf / "bert").exists():
                     write_own_files(shelf)
                     save_pretrained(shelf / "bert")
-                typist = Typist(shelf, made)
+                typist = Typist(shelf, make_run)
                 typist.clew(
                     ["train", recipe, *STOCKED.get(recipe, []), *again, "--out", str(folder)],
                     "",
@@ -67,10 +66,10 @@ def stock(place: Path) -> Callable[[str], Path]:
                 os.chdir(before)
         return folder
 
-    return made
+    return make_run
 
 
-TYPED: set[str] = set()
+DONE: set[str] = set()
 STOCKED = {
     "answer": ["data.train=train-v1.1.json", "data.valid=dev-v1.1.json", "transfer.from=bert"],
     "classify": ["data.train=tickets.csv"],
@@ -81,7 +80,7 @@ STOCKED = {
     "tag": ["data.train=names.conll"],
     "classify-trees": ["data.train=train.conllu", "data.label=s_type"],
 }
-"""The data of a run that a document takes for granted, where its recipe has none."""
+"""Data of a run that a document assumes to exist, where its recipe names none."""
 
 
 @pytest.fixture
@@ -89,46 +88,46 @@ def typist(tmp_path: Path, stock: Callable[[str], Path], monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     write_own_files(tmp_path)
     tables: list[dict[str, Any]] = [CELLS, TASKS, INSTRUMENTS, FORMATS]
-    kept = [dict(table) for table in tables]
+    contents = [dict(table) for table in tables]
     typist = Typist(tmp_path, stock)
     yield typist
     typist.stop()
-    for table, before in zip(tables, kept, strict=True):
+    for table, before in zip(tables, contents, strict=True):
         table.clear()
         table.update(before)
 
 
-def listed(text: str, table: dict[str, str]) -> str | None:
-    """What a table says of a line that begins as one of its keys does."""
-    return next((said for start, said in table.items() if text.startswith(start)), None)
+def entry_for(text: str, table: dict[str, str]) -> str | None:
+    """The value of the key with which a line starts, if there is one."""
+    return next((value for start, value in table.items() if text.startswith(start)), None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_what_a_document_says_to_type_runs(document: Path, typist: Typist) -> None:
+def test_every_command_and_snippet_of_a_document_runs(document: Path, typist: Typist) -> None:
     name = name_of(document)
     if name in PREPARED:
         PREPARED[name](typist.folder)
     steps = [*steps_of(document), *(inline_commands(document) if document.stem == "course" else [])]
-    if document.stem == "course":  # what another document has typed is typed once
-        steps = list({step.text: step for step in steps if step.text not in TYPED}.values())
+    if document.stem == "course":  # steps of other documents are not repeated
+        steps = list({step.text: step for step in steps if step.text not in DONE}.values())
     faults = []
     for step in steps:
-        began = time.monotonic()
+        start_time = time.monotonic()
         try:
             if isinstance(step, Snippet):
                 for mark, command in SERVED.get(name, {}).items():
                     if mark in step.text:
                         typist.type(parse_line(command))
                 typist.python(step.text)
-            elif (said := listed(step.text, REFUSED.get(name, {}))) is not None:
-                with pytest.raises(Failed, match=re.escape(said)):
+            elif (value := entry_for(step.text, REJECTED.get(name, {}))) is not None:
+                with pytest.raises(Failed, match=re.escape(value)):
                     typist.type(step)
-            elif listed(step.text, EXCEPTIONS.get(name, {})) is None:
+            elif entry_for(step.text, EXCEPTIONS.get(name, {})) is None:
                 typist.type(step)
         except Exception as error:
             faults.append(f"{step.text}\n{type(error).__name__}: {error}")
-        TYPED.add(step.text)
+        DONE.add(step.text)
         if os.environ.get("CLEW_TIMES"):
-            print(f"{time.monotonic() - began:6.1f} s  {step.text.splitlines()[0][:120]}")
+            print(f"{time.monotonic() - start_time:6.1f} s  {step.text.splitlines()[0][:120]}")
     assert not faults, "\n\n".join(faults)

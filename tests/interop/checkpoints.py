@@ -1,4 +1,4 @@
-"""Tiny random checkpoints, made by `transformers`, with tokenizers that fit them."""
+"""Tiny random checkpoints made by `transformers`, with matching tokenizers."""
 
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ def kind_of(name: str) -> str:
 
 
 def make(name: str, folder: Path, **more: Any) -> Any:
-    """A checkpoint of a class of theirs in a folder, with its tokenizer; the model."""
+    """Save a random checkpoint of a `transformers` class with its tokenizer in a folder; return the model."""
     kind = kind_of(name)
     tokenizer = TOKENIZERS[kind]()
     model = randomised(getattr(transformers, name)(config_of(kind, tokenizer.get_vocab_size(), **more)))

@@ -1,4 +1,4 @@
-"""A task of a user's, in a file outside the package: how many stars a text has, as one number of five."""
+"""A user-defined task in a file outside the package: the number of stars of a text, one of five."""
 
 from typing import Any, Literal, NamedTuple
 

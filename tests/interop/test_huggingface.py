@@ -1,4 +1,4 @@
-"""Checkpoints of `transformers` in and out: the same numbers and the same tokens as there, both ways."""
+"""Checkpoints of `transformers`, imported and exported, give the same numbers and tokens."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def ids_of(run: Run) -> list[list[int]]:
-    """Texts as the run's model reads them."""
+    """The token ids of the texts as the model reads them."""
     tokenizer = run.tokenizer
     frame = tokenizer.frame
     return [tokens if frame is None else frame.around(tokens).tokens for tokens in tokenizer.encode_batch(TEXTS)]
@@ -68,17 +68,17 @@ def ids_of(run: Run) -> list[list[int]]:
 
 @torch.no_grad()
 def ours_of(run: Run) -> list[Tensor]:
-    """What the task says of each text, of all read together: scores at every place, or of the whole."""
+    """The scores of the run for each text in one batch: at every position, or for the whole text."""
     task: Any = run.task
     rows = ids_of(run)
     tokens, mask = padded(rows)
     hidden = task.body(tokens, mask)[0]
     kind = run.config.task.name  # type: ignore[attr-defined]
     if kind == "classification":
-        found = task.pooling(hidden, mask)
+        pooled = task.pooling(hidden, mask)
         for layer in task.hidden:
-            found = torch.relu(layer(found))
-        return list(task.output(found))
+            pooled = torch.relu(layer(pooled))
+        return list(task.output(pooled))
     has_output = kind in ("tagging", "question_answering")
     scores = hidden if kind == "representation" else task.output(hidden) if has_output else task.logits(hidden)
     return [row[: len(ids)] for row, ids in zip(scores, rows, strict=True)]
@@ -86,20 +86,20 @@ def ours_of(run: Run) -> list[Tensor]:
 
 @torch.no_grad()
 def theirs_of(model: Any, rows: list[list[int]]) -> list[Tensor]:
-    found = []
+    outputs = []
     for ids in rows:
         out = model(torch.tensor([ids]))
         if hasattr(out, "start_logits"):
-            found.append(torch.stack([out.start_logits[0], out.end_logits[0]], -1))
+            outputs.append(torch.stack([out.start_logits[0], out.end_logits[0]], -1))
             continue
-        found.append(
+        outputs.append(
             next(
                 getattr(out, name)[0]
                 for name in ("prediction_logits", "logits", "last_hidden_state")
                 if hasattr(out, name)
             )
         )
-    return found
+    return outputs
 
 
 ONE_OF_EACH = (
@@ -114,7 +114,7 @@ ONE_OF_EACH += ("gpt-2", "gpt-2 that classifies", "llama tied and scaled", "mist
 
 
 @pytest.mark.parametrize("case", quickly(CASES, *ONE_OF_EACH))
-def test_a_checkpoint_says_the_same_here_and_goes_back_unchanged(case: str, tmp_path: Path) -> None:
+def test_a_checkpoint_gives_the_same_scores_after_import_and_export(case: str, tmp_path: Path) -> None:
     name, more = CASES[case]
     model = make(name, tmp_path / "theirs", **more)
     import_checkpoint(tmp_path / "theirs", tmp_path / "run")
@@ -153,14 +153,14 @@ def check_generated(run: Run, model: Any) -> None:
         theirs = written[0, len(ids) :].tolist()
         with torch.no_grad():
             log_probs = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-        first = len(ids) - len(tokenizer.encode(prompt)) + 1  # the first of a text is given
+        first = len(ids) - len(tokenizer.encode(prompt)) + 1  # the first token of a text is not scored
         expected = [float(log_probs[place - 1, ids[place]]) for place in range(first, len(ids))]
         assert run.score(prompt).log_probs == pytest.approx(expected, abs=1e-4)
         assert ours == theirs[: theirs.index(end)] if end in theirs else ours == theirs
 
 
 @torch.no_grad()
-def test_a_classifier_cuts_two_long_texts_as_transformers_does(tmp_path: Path) -> None:
+def test_a_classifier_truncates_long_pairs_like_transformers(tmp_path: Path) -> None:
     model = make("BertForSequenceClassification", tmp_path / "theirs", num_labels=3)
     import_checkpoint(tmp_path / "theirs", tmp_path / "run", pairs=True)
     run = load_run(tmp_path / "run", device="cpu")
@@ -172,17 +172,17 @@ def test_a_classifier_cuts_two_long_texts_as_transformers_does(tmp_path: Path) -
     ):
         read = tokenizer(*pair, truncation=True, max_length=40, return_tensors="pt", return_token_type_ids=True)
         expected = model(**read).logits.softmax(-1)[0].tolist()
-        found = run.classify([pair])[0].probabilities
-        assert [found[label] for label in run.task.labels.names] == pytest.approx(expected, abs=1e-5)
+        probabilities = run.classify([pair])[0].probabilities
+        assert [probabilities[label] for label in run.task.labels.names] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("given", [{"sliding_window": 8}, {}])
-def test_a_mistral_whose_window_cuts_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", [{"sliding_window": 8}, {}])
+def test_a_mistral_with_a_short_window_is_rejected(config: dict[str, Any], tmp_path: Path) -> None:
     make("MistralForCausalLM", tmp_path / "theirs", max_position_embeddings=5000)
     path = tmp_path / "theirs" / "config.json"
     fields = {name: value for name, value in json.loads(path.read_text()).items() if name != "sliding_window"}
-    path.write_text(json.dumps({**fields, **given}))
-    window = given.get("sliding_window", 4096)
+    path.write_text(json.dumps({**fields, **config}))
+    window = config.get("sliding_window", 4096)
     with pytest.raises(
         UserError,
         match=rf"sliding_window is {window}, below max_position_embeddings \(5000\); clew has no window for Mistral",
@@ -190,7 +190,7 @@ def test_a_mistral_whose_window_cuts_is_refused(given: dict[str, Any], tmp_path:
         import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
 
-def test_an_unknown_rotary_scaling_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_rotary_scaling_is_rejected(tmp_path: Path) -> None:
     make("LlamaForCausalLM", tmp_path / "theirs")
     path = tmp_path / "theirs" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "rope_parameters": {"rope_type": "longrope"}}))
@@ -200,7 +200,7 @@ def test_an_unknown_rotary_scaling_is_refused(tmp_path: Path) -> None:
         import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
 
-def test_a_text_ends_where_the_checkpoint_ends_it(tmp_path: Path) -> None:
+def test_generation_stops_at_the_end_tokens_of_the_checkpoint(tmp_path: Path) -> None:
     make("GPT2LMHeadModel", tmp_path / "theirs")
     import_checkpoint(tmp_path / "theirs", tmp_path / "plain")
     plain = load_run(tmp_path / "plain", device="cpu").generate("the cat", method="greedy", max_new=20).tokens
@@ -235,7 +235,7 @@ def test_the_code_of_the_guide_runs(
     assert main(["runs"]) == 0 and "imported" in capsys.readouterr().out
 
 
-def test_the_code_on_weights_of_torch_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_the_guide_on_torch_weights_runs(capsys: pytest.CaptureFixture[str]) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "checkpoints.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     exec(guide.split("```python\n")[2].split("```")[0], names)

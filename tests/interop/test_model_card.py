@@ -15,11 +15,11 @@ from tests.interop.untrained import untrained
 USAGE = "print('hello')"
 
 
-def front(card: str) -> dict:
+def metadata(card: str) -> dict:
     return yaml.safe_load(card.split("---\n")[1])
 
 
-def test_a_card_tells_what_the_run_knows(tmp_path: Path) -> None:
+def test_a_card_describes_the_run(tmp_path: Path) -> None:
     run = untrained("lstm", tmp_path / "runs" / "story")
     append_metrics(run.folder, {"step": 8, "valid.loss": 3.0})
     append_metrics(
@@ -29,8 +29,8 @@ def test_a_card_tells_what_the_run_knows(tmp_path: Path) -> None:
     card = model_card(
         run, library="onnx", usage=USAGE, options=ExportOptions("mit", "clew train text-lstm seed=1"), tags=["tiny"]
     )
-    matter = front(card)
-    assert matter == {
+    fields = metadata(card)
+    assert fields == {
         "license": "mit",
         "library_name": "onnx",
         "pipeline_tag": "text-generation",
@@ -56,15 +56,15 @@ def test_a_card_tells_what_the_run_knows(tmp_path: Path) -> None:
     )
 
 
-def test_a_card_is_silent_on_what_is_not_known(tmp_path: Path) -> None:
+def test_a_card_omits_unknown_facts(tmp_path: Path) -> None:
     run = untrained("lstm", tmp_path / "run")
     card = model_card(run, library="pytorch", usage=USAGE, options=ExportOptions())
-    assert set(front(card)) == {"library_name", "pipeline_tag", "tags"}
+    assert set(metadata(card)) == {"library_name", "pipeline_tag", "tags"}
     for absent in ("command", "steps", "hardware", "Scores", "Licence", "None", "null\n---"):
         assert absent not in card, absent
 
 
-def test_an_imported_run_tells_where_it_comes_from_and_nothing_of_training(tmp_path: Path) -> None:
+def test_the_card_of_an_imported_run_names_its_origin_and_no_training(tmp_path: Path) -> None:
     run = untrained("lstm", tmp_path / "run")
     write_json(run.folder / ORIGIN, {"architecture": "GPT2LMHeadModel", "source": "tiny"})
     write_environment(run.folder, torch.device("cpu"))
@@ -73,7 +73,7 @@ def test_an_imported_run_tells_where_it_comes_from_and_nothing_of_training(tmp_p
     assert "## Training" not in card and "seed" not in card
 
 
-def test_an_embedded_corpus_brings_its_source_and_licence(tmp_path: Path) -> None:
+def test_the_card_names_source_and_licence_of_an_embedded_corpus(tmp_path: Path) -> None:
     run = untrained("tagger", tmp_path / "run")
     settings = run.config.model_dump(mode="json")
     config = type(run.config).model_validate(
@@ -83,12 +83,12 @@ def test_an_embedded_corpus_brings_its_source_and_licence(tmp_path: Path) -> Non
     card = model_card(
         Run(run.folder, config, run.vocabularies, run.task), library="onnx", usage=USAGE, options=ExportOptions()
     )
-    assert front(card)["language"] == ["en"] and "license" not in front(card)
+    assert metadata(card)["language"] == ["en"] and "license" not in metadata(card)
     assert "The corpus `ewt-sample`." in card
     assert "3,000 / 500 / 500 sentences" in card and "Licence: CC BY-SA 4.0" in card
 
 
-def test_files_are_named_without_the_folders_of_their_owner(tmp_path: Path) -> None:
+def test_the_card_names_files_without_their_folders(tmp_path: Path) -> None:
     run = untrained("bag", tmp_path / "run")
     settings = run.config.model_dump(mode="json")
     config = type(run.config).model_validate(

@@ -1,4 +1,4 @@
-"""A task that a user's file adds has programs and a card, by what can be found of it."""
+"""A user-defined task gets programs and a card, derived from its methods and annotations."""
 
 import json
 import shutil
@@ -37,10 +37,10 @@ SETTINGS = [*OWN, "task.name=stars", "model.dim=8", "text.tokenizer=bpe", "text.
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """A run of the user's task, as training would leave it."""
+    """A run of the user-defined task, as training would write it."""
     stars = load_code(FILE).STARS
     TASKS.pop("stars", None)
-    monkeypatch.setitem(TASKS, "stars", stars)  # until the test is over
+    monkeypatch.setitem(TASKS, "stars", stars)  # for the duration of the test
     config = config_of("sentiment-lstm", SETTINGS)
     vocabularies = {"tokenizer": train_side(config.text, [TEXT], [])}
     folder = tmp_path / "runs" / "stars"
@@ -58,11 +58,14 @@ def batch_of(run: Run, texts: list[str]) -> Pieces:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["torch", "onnx"])
-def test_a_user_s_task_is_exported_and_its_card_runs(to: str, run: Run, tmp_path: Path) -> None:
+def test_a_user_defined_task_is_exported_and_its_card_runs(to: str, run: Run, tmp_path: Path) -> None:
     assert main(["export", str(run.folder), "--to", to, "--out", str(tmp_path / "out"), "--code", str(FILE)]) == 0
-    about = json.loads((tmp_path / "out" / "export.json").read_text(encoding="utf-8"))
-    assert {name: len(program["outputs"]) for name, program in about["programs"].items()} == {"logits": 1, "levels": 2}
-    assert [port["name"] for port in about["programs"]["logits"]["inputs"]] == ["tokens", "mask"]
+    description = json.loads((tmp_path / "out" / "export.json").read_text(encoding="utf-8"))
+    assert {name: len(program["outputs"]) for name, program in description["programs"].items()} == {
+        "logits": 1,
+        "levels": 2,
+    }
+    assert [port["name"] for port in description["programs"]["logits"]["inputs"]] == ["tokens", "mask"]
     pieces = batch_of(run, ["she went in", "a red fox in the walls"])
     with torch.no_grad():
         expected = run.task.logits(batch(pieces))
@@ -89,7 +92,7 @@ def with_logits(run: Run, monkeypatch: pytest.MonkeyPatch, logits: Any) -> Run:
     return run
 
 
-def test_logits_of_words_are_told_where_their_pieces_are(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_of_words_receive_the_positions_of_their_pieces(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def logits(self: Any, batch: Words) -> Tensor:
         return self.output(first_pieces(self.body(batch.pieces.inputs, batch.pieces.mask)[0], batch.pieces))
 
@@ -98,14 +101,14 @@ def test_logits_of_words_are_told_where_their_pieces_are(run: Run, monkeypatch: 
     pieces = run.task.reader.collate(run.task.reader.encode([["unheard-of", "walls"], ["she", "went"]]))
     with torch.no_grad():
         expected = run.task.logits(Words(pieces, pieces.starts))
-    found = eagerly([first])(
+    outputs = eagerly([first])(
         "logits", {**tensors_of(pieces), "word_mask": torch.ones_like(pieces.starts, dtype=torch.bool)}
     )
-    torch.testing.assert_close(found["logits"], expected)
+    torch.testing.assert_close(outputs["logits"], expected)
     assert second.inputs == ["tokens", "mask"]
 
 
-def test_logits_of_the_body_s_vectors_are_a_program(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_of_the_hidden_vectors_become_a_program(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def logits(self: Any, hidden: Tensor) -> Tensor:
         return self.output(hidden)
 
@@ -114,7 +117,7 @@ def test_logits_of_the_body_s_vectors_are_a_program(run: Run, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("logits", [None, lambda self, whatever: whatever])
-def test_without_logits_that_say_what_they_take_the_levels_are_given(
+def test_only_levels_are_exported_without_annotated_logits(
     run: Run, monkeypatch: pytest.MonkeyPatch, logits: Any
 ) -> None:
     (program,) = programs_of(with_logits(run, monkeypatch, logits))
@@ -122,26 +125,26 @@ def test_without_logits_that_say_what_they_take_the_levels_are_given(
 
 
 @pytest.mark.parametrize(
-    "look",
+    "use",
     [lambda tags: tags != 0, lambda tags: tags.sum(), lambda tags: torch.zeros(2)[tags], lambda tags: torch.relu(tags)],
 )
-def test_logits_of_more_than_a_text_are_refused_by_the_field(
-    run: Run, monkeypatch: pytest.MonkeyPatch, look: Any
+def test_logits_that_need_more_than_a_text_are_rejected_with_the_field(
+    run: Run, monkeypatch: pytest.MonkeyPatch, use: Any
 ) -> None:
     def logits(self: Any, batch: Words) -> Tensor:
-        return look(batch.tags)
+        return use(batch.tags)
 
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as caught:
         programs_of(with_logits(run, monkeypatch, logits))
-    assert str(refused.value) == (
+    assert str(caught.value) == (
         f"{run.folder}: the logits of Stars need more than a text: `tags` of its Words; "
         "give it a method `programs`, as described in clew.tasks.uses.programs"
     )
 
 
-def test_what_a_task_offers_itself_comes_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def first(given: Traced) -> tuple[Tensor]:
-        return (run.task.body(given.texts[0].inputs, given.texts[0].mask)[0][:, 0],)
+def test_programs_of_the_task_itself_have_precedence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(traced: Traced) -> tuple[Tensor]:
+        return (run.task.body(traced.texts[0].inputs, traced.texts[0].mask)[0][:, 0],)
 
     monkeypatch.setattr(
         type(run.task),
@@ -153,7 +156,7 @@ def test_what_a_task_offers_itself_comes_first(run: Run, monkeypatch: pytest.Mon
     assert (program.name, program.facts) == ("first", {"stars": 5})
 
 
-def test_a_module_of_one_s_own_needs_neither_a_body_nor_a_tokenizer(run: Run, tmp_path: Path) -> None:
+def test_a_user_defined_module_needs_no_body_and_no_tokenizer(run: Run, tmp_path: Path) -> None:
     def example(sizes: Sizes) -> Tensors:
         return {"frames": torch.zeros(sizes["batch"], sizes["length"], 3)}
 
@@ -164,8 +167,12 @@ def test_a_module_of_one_s_own_needs_neither_a_body_nor_a_tokenizer(run: Run, tm
     program_run = Run(run.folder, run.config, {}, Louder(3, 3))
     programs = programs_of(program_run)
     write_description(program_run, tmp_path, programs, "torch", ExportOptions())
-    about = json.loads((tmp_path / "export.json").read_text(encoding="utf-8"))
-    assert about["hertz"] == 16000 and about["programs"]["louder"]["inputs"][0]["shape"] == ["batch", "length", 3]
+    description = json.loads((tmp_path / "export.json").read_text(encoding="utf-8"))
+    assert description["hertz"] == 16000 and description["programs"]["louder"]["inputs"][0]["shape"] == [
+        "batch",
+        "length",
+        3,
+    ]
     assert 'print(about["programs"]["louder"])' in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
@@ -178,7 +185,7 @@ class OneOutput(torch.nn.Module):
         return (self.inner(tensor),)
 
 
-def test_a_task_without_a_body_is_refused(run: Run) -> None:
+def test_a_task_without_a_body_is_rejected(run: Run) -> None:
     with pytest.raises(
         UserError,
         match="Linear defines no programs, and has no `body` that reads tokens and whose vectors could be exported",
@@ -189,7 +196,7 @@ def test_a_task_without_a_body_is_refused(run: Run) -> None:
 @pytest.mark.parametrize(
     ("family", "what"), [("seq2seq", "a source and a target"), ("tree_lstm", "trees"), ("graph_lstm", "a graph")]
 )
-def test_a_body_that_reads_no_text_by_itself_is_refused(run: Run, family: str, what: str) -> None:
+def test_a_body_that_does_not_read_a_single_text_is_rejected(run: Run, family: str, what: str) -> None:
     config = run.config.model_copy(update={"model": run.config.model.model_copy(update={"family": family})})
     with pytest.raises(
         UserError, match=f"Stars defines no programs, and there is no default for a body that reads {what}; give it"

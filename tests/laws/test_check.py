@@ -34,7 +34,7 @@ CASES = [(kind, law, member) for kind, laws in WRONG.items() for law, members in
 
 @pytest.fixture
 def tables():
-    """Every table as it was, after a test that adds to them."""
+    """The tables, restored after a test that adds to them."""
     before = {kind: dict(family.table) for kind, family in KINDS.items()}
     yield
     for kind, family in KINDS.items():
@@ -57,11 +57,11 @@ def test_each_law_catches_the_member_that_breaks_it(kind, law, member):
 @pytest.mark.parametrize(
     ("kind", "member"), [("cell", wrong.Minimal), ("mixer", wrong.Average), ("task", wrong.own_task(wrong.Own))]
 )
-def test_a_right_member_from_outside_breaks_nothing(kind, member):
+def test_a_correct_user_defined_member_breaks_no_law(kind, member):
     assert not broken_laws(kind, member)
 
 
-SOME = {
+EXAMPLES = {
     "model": ("recurrent", "tree_lstm", "graph_lstm", "grid_lstm", "seq2seq"),
     "cell": ("lstm", "projected_lstm"),
     "score": ("additive", "location"),
@@ -69,24 +69,24 @@ SOME = {
     "wiring": ("highway", "dense"),
     "task": ("language_model", "tagging", "classification"),
 }
-"""Of each large table, one of every form; test_drawn_sizes.py and tests/models have the laws of all."""
+"""One member of every form from each large table; test_drawn_sizes.py and tests/models check all members."""
 
 
 @pytest.mark.parametrize(
     "kind", quickly(KINDS, *(KINDS.keys() - {"model", "score", "position", "mixer", "grid layer", "cell", "wiring"}))
 )
-def test_members_of_every_table_obey_its_laws_at_the_smallest_sizes(kind):
-    obey_their_laws(kind, SOME.get(kind, KINDS[kind].table))
+def test_members_of_every_table_satisfy_its_laws_at_the_smallest_sizes(kind):
+    assert_laws_hold(kind, EXAMPLES.get(kind, KINDS[kind].table))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", SOME)
-def test_all_members_of_large_tables_obey_their_laws_at_the_smallest_sizes(kind):
-    others = [name for name in KINDS[kind].table if name not in SOME[kind]]
-    obey_their_laws(kind, [name for name in others if getattr(KINDS[kind].table[name], "learning", True)])
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_all_members_of_large_tables_satisfy_their_laws_at_the_smallest_sizes(kind):
+    remaining = [name for name in KINDS[kind].table if name not in EXAMPLES[kind]]
+    assert_laws_hold(kind, [name for name in remaining if getattr(KINDS[kind].table[name], "learning", True)])
 
 
-def obey_their_laws(kind, names):
+def assert_laws_hold(kind, names):
     results = [result for name in names for result in check_table_entry(kind, name, KINDS[kind].table[name])]
     assert not [str(result) for result in results if not result.holds]
     assert {result.name for result in results} == set(names)
@@ -96,7 +96,7 @@ def test_every_law_has_a_member_that_breaks_it():
     assert set(NAMES.values()) == {law.split(",")[0] for laws in WRONG.values() for law in laws}
 
 
-def test_a_broken_law_says_what_it_means_and_shows_its_smallest_case():
+def test_a_broken_law_explains_itself_and_shows_the_smallest_case():
     result = broken_laws("cell", wrong.LooksAhead)["causality"]
     first, meaning, numbers, smallest = str(result).split("\n    ")
     assert first == "cell 'mine': causality is broken"
@@ -106,7 +106,7 @@ def test_a_broken_law_says_what_it_means_and_shows_its_smallest_case():
     assert smallest == "smallest case: batch 1, length 2, input_dim 2, dim 3, seed 0"
 
 
-def test_rows_that_mix_need_a_batch_of_two_to_be_seen():
+def test_mixed_rows_are_detected_with_a_batch_of_two():
     assert broken_laws("cell", wrong.SumsOverRows)["batch"].broken.sizes[:2] == (2, 1)
 
 
@@ -143,22 +143,22 @@ def test_rows_that_mix_need_a_batch_of_two_to_be_seen():
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_cell_that_is_no_cell_gets_one_sentence_and_nothing_else(member, sentence):
+def test_an_invalid_cell_is_reported_in_one_sentence(member, sentence):
     (result,) = [result for result in check_table_entry("cell", "mine", member) if not result.holds]
     assert result.broken.sentence.startswith(sentence)
 
 
-def test_an_exception_is_told_with_its_place_in_the_users_file():
+def test_an_exception_is_reported_with_its_place_in_the_users_file():
     sentence = broken_laws("cell", wrong.Raises)["contract"].broken.sentence
     assert sentence.startswith("RuntimeError: no luck today (wrong.py:")
 
 
-def test_a_position_that_forgets_to_announce_a_method_is_told_which():
+def test_an_unannounced_method_of_a_position_is_named():
     sentence = broken_laws("position", wrong.Unannounced)["contract"].broken.sentence
     assert sentence == "it implements scores, but biases is False, so scores is never called; set biases = True"
 
 
-def test_a_width_that_a_member_refuses_is_not_held_against_it():
+def test_a_width_that_a_member_rejects_breaks_no_law():
     class Even(wrong.Minimal):
         def __init__(self, input_dim, dim):
             if input_dim % 8:
@@ -169,7 +169,7 @@ def test_a_width_that_a_member_refuses_is_not_held_against_it():
 
 
 @pytest.mark.slow
-def test_only_what_was_added_or_replaced_is_checked(tables):
+def test_only_added_or_replaced_members_are_checked(tables):
     def user_code():
         CELLS["mine"] = wrong.LooksAhead
         CELLS["gru"] = wrong.Minimal
@@ -188,7 +188,7 @@ def test_only_what_was_added_or_replaced_is_checked(tables):
     assert {r.name for r in results if not r.holds} == {"mine", "average", "half"}
 
 
-def test_a_task_on_data_without_samples_is_refused():
+def test_a_task_on_data_without_samples_is_rejected():
     class Reviews(LabelledData):
         pass
 
@@ -202,11 +202,11 @@ def test_a_task_on_data_without_samples_is_refused():
     )
 
 
-def test_nothing_added_is_nothing_checked():
+def test_no_additions_give_no_results():
     assert check_additions(lambda: None) == []
 
 
-def test_an_unknown_kind_is_refused():
+def test_an_unknown_kind_is_rejected():
     with pytest.raises(
         UserError, match="unknown kind 'cel'; did you mean 'cell'[?] known: cell, graph layer, grid layer, mixer, model"
     ):

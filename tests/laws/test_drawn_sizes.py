@@ -1,4 +1,4 @@
-"""Every law over every member of the tables, crossed, at sizes that hypothesis draws."""
+"""Every member of the tables satisfies every law, at sizes drawn by hypothesis."""
 
 import pytest
 from hypothesis import given, settings
@@ -42,47 +42,49 @@ sizes = st.builds(
 )
 
 
-def drawn(examples):
-    """The same examples in every run."""
+def examples_per_test(examples):
+    """Settings that draw the same examples in every run."""
     return settings(max_examples=examples, derandomize=True, deadline=None, database=None)
 
 
-def obeys(laws, build, at):
+def assert_laws_hold(laws, build, at):
     for law in laws.values():
         law(build, at)
 
 
 @pytest.mark.parametrize("name", CELLS)
 @given(at=sizes)
-@drawn(4)
+@examples_per_test(4)
 def test_every_cell_obeys_every_law(name, at):
-    obeys(CELL_LAWS, lambda s: CELLS[name](s.input_dim, s.dim), at)
-    obeys(SEQUENCE_LAWS, lambda s: Recurrent(CELLS[name](s.input_dim, s.dim)), at)
+    assert_laws_hold(CELL_LAWS, lambda s: CELLS[name](s.input_dim, s.dim), at)
+    assert_laws_hold(SEQUENCE_LAWS, lambda s: Recurrent(CELLS[name](s.input_dim, s.dim)), at)
 
 
 @pytest.mark.slow
 @given(at=sizes)
-@drawn(4)
+@examples_per_test(4)
 def test_a_gru_that_resets_before_the_product_obeys_every_law(at):
-    obeys(CELL_LAWS, lambda s: GRU(s.input_dim, s.dim, reset="before"), at)
-    obeys(SEQUENCE_LAWS, lambda s: Recurrent(GRU(s.input_dim, s.dim, reset="before")), at)
+    assert_laws_hold(CELL_LAWS, lambda s: GRU(s.input_dim, s.dim, reset="before"), at)
+    assert_laws_hold(SEQUENCE_LAWS, lambda s: Recurrent(GRU(s.input_dim, s.dim, reset="before")), at)
 
 
 @pytest.mark.slow
 @given(at=sizes, below=st.sampled_from(sorted(CELLS)), above=st.sampled_from(sorted(CELLS)))
-@drawn(8)
+@examples_per_test(8)
 def test_every_pair_of_cells_stacked_obeys_every_law(at, below, above):
-    obeys(
+    assert_laws_hold(
         SEQUENCE_LAWS, lambda s: Recurrent(StackedCell([CELLS[below](s.input_dim, s.dim), CELLS[above](s.dim, 2)])), at
     )
 
 
-@given(at=sizes, ahead=st.sampled_from(sorted(CELLS)), back=st.sampled_from(sorted(CELLS)))
-@drawn(8)
-def test_two_readers_of_opposite_directions_obey_every_law(at, ahead, back):
-    obeys(
+@given(at=sizes, forward=st.sampled_from(sorted(CELLS)), backward=st.sampled_from(sorted(CELLS)))
+@examples_per_test(8)
+def test_every_bidirectional_layer_obeys_every_law(at, forward, backward):
+    assert_laws_hold(
         SEQUENCE_LAWS,
-        lambda s: Bidirectional(Recurrent(CELLS[ahead](s.input_dim, s.dim)), Recurrent(CELLS[back](s.input_dim, 2))),
+        lambda s: Bidirectional(
+            Recurrent(CELLS[forward](s.input_dim, s.dim)), Recurrent(CELLS[backward](s.input_dim, 2))
+        ),
         at,
     )
 
@@ -97,7 +99,7 @@ def test_two_readers_of_opposite_directions_obey_every_law(at, ahead, back):
     heads=st.sampled_from([(1, 1), (2, 2), (2, 1), (4, 2)]),
     bias=st.booleans(),
 )
-@drawn(40)
+@examples_per_test(40)
 def test_every_attention_obeys_every_law(at, score, position, window, causal, heads, bias):
     def build(s):
         head_dim = 2 * s.dim
@@ -116,47 +118,49 @@ def test_every_attention_obeys_every_law(at, score, position, window, causal, he
             **parts,
         )
 
-    obeys(SEQUENCE_LAWS, build, at)
+    assert_laws_hold(SEQUENCE_LAWS, build, at)
 
 
 @pytest.mark.parametrize("name", SCORES)
 @given(at=sizes)
-@drawn(8)
+@examples_per_test(8)
 def test_every_score_obeys_every_law(name, at):
-    obeys(SCORE_LAWS, lambda s: SCORES[name](s.input_dim, s.dim), at)
+    assert_laws_hold(SCORE_LAWS, lambda s: SCORES[name](s.input_dim, s.dim), at)
 
 
 @pytest.mark.parametrize("name", POSITIONS)
 @given(at=sizes)
-@drawn(8)
+@examples_per_test(8)
 def test_every_position_obeys_every_law(name, at):
-    obeys(POSITION_LAWS, lambda s: POSITIONS[name](s.input_dim, 2, s.dim), at._replace(dim=2 * at.dim))
+    assert_laws_hold(POSITION_LAWS, lambda s: POSITIONS[name](s.input_dim, 2, s.dim), at._replace(dim=2 * at.dim))
 
 
 @given(at=sizes, width=st.sampled_from([1, 2, 3, 5]), causal=st.booleans(), bias=st.booleans())
-@drawn(10)
+@examples_per_test(10)
 def test_every_convolution_obeys_every_law(at, width, causal, bias):
     width = width if causal else width | 1
-    obeys(SEQUENCE_LAWS, lambda s: Convolution(s.input_dim, s.dim, width=width, causal=causal, bias=bias), at)
+    assert_laws_hold(
+        SEQUENCE_LAWS, lambda s: Convolution(s.input_dim, s.dim, width=width, causal=causal, bias=bias), at
+    )
 
 
 @given(at=sizes, width=st.sampled_from([1, 3, 5]), causal=st.booleans())
-@drawn(8)
+@examples_per_test(8)
 def test_every_gated_convolution_obeys_every_law(at, width, causal):
-    obeys(SEQUENCE_LAWS, lambda s: GatedConvolution(s.input_dim, width=width, causal=causal), at)
+    assert_laws_hold(SEQUENCE_LAWS, lambda s: GatedConvolution(s.input_dim, width=width, causal=causal), at)
 
 
 @given(at=sizes, cell=st.sampled_from(sorted(CELLS)))
-@drawn(6)
+@examples_per_test(6)
 def test_a_backward_reader_obeys_every_law(at, cell):
-    obeys(SEQUENCE_LAWS, lambda s: Backward(Recurrent(CELLS[cell](s.input_dim, s.dim))), at)
+    assert_laws_hold(SEQUENCE_LAWS, lambda s: Backward(Recurrent(CELLS[cell](s.input_dim, s.dim))), at)
 
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, "swiglu"])
 @given(at=sizes)
-@drawn(2)
+@examples_per_test(2)
 def test_every_feed_forward_network_obeys_every_law(activation, at):
-    obeys(SEQUENCE_LAWS, lambda s: FeedForward(s.input_dim, activation=activation), at)
+    assert_laws_hold(SEQUENCE_LAWS, lambda s: FeedForward(s.input_dim, activation=activation), at)
 
 
 @pytest.mark.parametrize("name", quickly(WIRINGS, "pre_norm"))
@@ -165,7 +169,7 @@ def test_every_feed_forward_network_obeys_every_law(activation, at):
     norm=st.sampled_from(sorted(NORMS)),
     inner=st.sampled_from(["gru", "attention", "convolution", "both ways"]),
 )
-@drawn(5)
+@examples_per_test(5)
 def test_every_connection_around_every_layer_obeys_every_law(name, at, norm, inner):
     def build(s):
         dim = 2 * s.input_dim
@@ -177,7 +181,7 @@ def test_every_connection_around_every_layer_obeys_every_law(name, at, norm, inn
         }[inner]()
         return Stack([FirstMap(s.input_dim, dim), WIRINGS[name](dim, layer, norm=norm)])
 
-    obeys(SEQUENCE_LAWS, build, at)
+    assert_laws_hold(SEQUENCE_LAWS, build, at)
 
 
 class FirstMap(Convolution):
@@ -189,8 +193,8 @@ class FirstMap(Convolution):
 
 @pytest.mark.slow
 @given(at=sizes)
-@drawn(6)
-def test_a_stack_of_unlike_layers_obeys_every_law(at):
+@examples_per_test(6)
+def test_a_stack_of_different_layers_obeys_every_law(at):
     def build(s):
         position = POSITIONS["alibi"](4, 2, 2)
         layers = [LSTM(s.input_dim, 4)]
@@ -201,35 +205,35 @@ def test_a_stack_of_unlike_layers_obeys_every_law(at):
         ]
         return Stack([Recurrent(layers[0]), *rest])
 
-    obeys(SEQUENCE_LAWS, build, at)
+    assert_laws_hold(SEQUENCE_LAWS, build, at)
 
 
 @pytest.mark.parametrize("name", NORMS)
 @given(at=sizes)
-@drawn(5)
+@examples_per_test(5)
 def test_every_norm_obeys_every_law(name, at):
-    obeys(NORM_LAWS, lambda s: NORMS[name](s.dim), at)
+    assert_laws_hold(NORM_LAWS, lambda s: NORMS[name](s.dim), at)
 
 
 @pytest.mark.parametrize("name", POOLINGS)
 @given(at=sizes)
-@drawn(5)
+@examples_per_test(5)
 def test_every_pooling_obeys_every_law(name, at):
-    obeys(POOLING_LAWS, lambda s: POOLINGS[name](s.dim), at)
+    assert_laws_hold(POOLING_LAWS, lambda s: POOLINGS[name](s.dim), at)
 
 
 @pytest.mark.parametrize("name", TREE_LAYERS)
 @given(at=sizes)
-@drawn(5)
+@examples_per_test(5)
 def test_every_tree_layer_obeys_every_law(name, at):
-    obeys(TREE_LAWS, lambda s: TREE_LAYERS[name](s.input_dim, s.dim), at)
+    assert_laws_hold(TREE_LAWS, lambda s: TREE_LAYERS[name](s.input_dim, s.dim), at)
 
 
 @pytest.mark.parametrize("name", GRID_LAYERS)
 @given(at=sizes, directions=st.sampled_from([1, 2, 4]))
-@drawn(5)
+@examples_per_test(5)
 def test_every_grid_layer_obeys_every_law(name, at, directions):
-    obeys(
+    assert_laws_hold(
         GRID_LAWS,
         lambda s: GRID_LAYERS[name](s.input_dim, s.dim, directions=directions),
         at._replace(length=min(at.length, 5)),
@@ -245,7 +249,7 @@ def test_every_grid_layer_obeys_every_law(name, at, directions):
     num_rounds=st.integers(1, 4),
     both_ways=st.booleans(),
 )
-@drawn(12)
+@examples_per_test(12)
 def test_every_graph_layer_obeys_every_law(name, at, num_types, type_dim, order, num_rounds, both_ways):
     options = {
         "num_types": num_types,
@@ -254,4 +258,6 @@ def test_every_graph_layer_obeys_every_law(name, at, num_types, type_dim, order,
         "num_rounds": num_rounds,
         "both_ways": both_ways,
     }
-    obeys(GRAPH_LAWS, lambda s: GRAPH_LAYERS[name](s.input_dim, s.dim, **options), at._replace(dim=2 * at.dim))
+    assert_laws_hold(
+        GRAPH_LAWS, lambda s: GRAPH_LAYERS[name](s.input_dim, s.dim, **options), at._replace(dim=2 * at.dim)
+    )

@@ -1,4 +1,4 @@
-"""Members that are wrong in one way each: what a law is for is seen when it is broken."""
+"""Members that are each wrong in one way, to test that the laws detect it."""
 
 from typing import Literal
 
@@ -31,7 +31,7 @@ from clew.tasks.texts import TextTask, text_task, text_use
 
 
 class Minimal(Cell):
-    """h' = tanh(W [x; h]): a right cell that the wrong ones depart from."""
+    """h' = tanh(W [x; h]): a correct cell, from which the wrong ones are derived."""
 
     def __init__(self, input_dim, dim):
         super().__init__(input_dim, dim)
@@ -137,7 +137,7 @@ class OnlyOutput(Minimal):
 
 
 class FixedOfTheChunk(Minimal):
-    """What is the same for every step of a chunk must not come from what the chunk says."""
+    """Uses a value that is fixed for a chunk but depends on the content of the chunk."""
 
     def inputs(self, x):
         return x, Fixed(x.sum(1))
@@ -161,7 +161,7 @@ class KernelOfAnother(GRU):
 
 
 class LooksAheadBehindAKernel(Elman):
-    """Wrong in the equation alone: the kernel it inherits never calls `inputs`."""
+    """Wrong only in the equation: the inherited kernel never calls `inputs`."""
 
     def inputs(self, x):
         projected, weight = super().inputs(x)
@@ -169,7 +169,7 @@ class LooksAheadBehindAKernel(Elman):
 
 
 class Unsaved(Elman):
-    """A random matrix that is no parameter."""
+    """Uses a random matrix that is not a parameter."""
 
     def __init__(self, input_dim, dim):
         super().__init__(input_dim, dim)
@@ -202,7 +202,7 @@ class Raises(Minimal):
 
 
 class CountsOffset(Minimal):
-    """Wrong only from the second step of a chunk on: a zero state each time a chunk begins."""
+    """Wrong only from the second step of a chunk on: every chunk starts with a zero state."""
 
     def inputs(self, x):
         first = torch.zeros_like(x[..., :1])
@@ -215,7 +215,7 @@ class CountsOffset(Minimal):
 
 
 class InputsOfItsOwn(GRU):
-    """Says what x becomes when all of it is there, and not when some comes late."""
+    """Transforms x correctly when it is complete, but not when it arrives in chunks."""
 
     def inputs(self, x):
         projected, fixed = super().inputs(x)
@@ -251,7 +251,7 @@ CELLS = {
 
 
 class Average(SequenceLayer):
-    """y_t = the mean of x up to t, its sum and count carried: a right mixer."""
+    """y_t = the mean of x up to t, with sum and count as the state: a correct mixer."""
 
     def __init__(self, dim):
         super().__init__()
@@ -297,7 +297,7 @@ class MeanOfAll(SequenceLayer):
 
 
 class Windowless(SequenceLayer):
-    """y_t = x_t + x_{t-1}, but nothing carried."""
+    """y_t = x_t + x_{t-1}, but x_{t-1} is not carried between chunks."""
 
     def __init__(self, dim):
         super().__init__()
@@ -350,7 +350,7 @@ class CannotReadNothing(Average):
 
 
 class StateAcrossRows(Average):
-    """What a row goes on from is mixed with what the others go on from."""
+    """Mixes the states of different rows."""
 
     def forward(self, x, mask=None, state=None):
         total, count, document = self.initial_state(len(x), like=x) if state is None else state
@@ -358,7 +358,7 @@ class StateAcrossRows(Average):
 
 
 class BufferTooShort(Average):
-    """With a capacity it keeps a state of its own, which it does not write."""
+    """With a capacity, creates a state that it never updates."""
 
     def initial_state(self, batch_size, memory=None, capacity=None, *, like):
         total, count, document = super().initial_state(batch_size, like=like)
@@ -439,7 +439,7 @@ class WrongAxes(Dot):
 
 
 class Unmaskable(Score):
-    """Subtracts the largest score, that of hidden keys too."""
+    """Subtracts the largest score, including those of masked keys."""
 
     is_dot = False
 
@@ -449,7 +449,7 @@ class Unmaskable(Score):
 
 
 class AbsolutePlace(Score):
-    """Prefers early places, counted from the row's start rather than the document's."""
+    """Prefers early positions, counted from the start of the row instead of the document."""
 
     is_dot = False
 
@@ -487,7 +487,7 @@ class SecretlyContent(ALiBi):
 
 
 class CountsByItself(Position):
-    """Adds waves of arange rather than of the positions it is given."""
+    """Uses arange for its waves instead of the given positions."""
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + torch.sin(torch.arange(x.shape[1], dtype=x.dtype))[:, None]
@@ -645,7 +645,7 @@ class ForgetsChildren(ChildSumTreeLSTM):
 
 
 class LooksUp(ChildSumTreeLSTM):
-    """Every node sees its root as well."""
+    """Every node also sees its root."""
 
     def forward(self, x, trees):
         return super().forward(x + (x * trees.roots[..., None]).sum(1, keepdim=True), trees)
@@ -670,7 +670,7 @@ class OnlyHiddenOfGrids(GridLSTM):
 
 
 class ForgetsTheGridsMask(GridLSTM):
-    """From the bottom right, where padding is."""
+    """Reads from the bottom right, where the padding is."""
 
     def __init__(self, input_dim, dim):
         super().__init__(input_dim, dim, directions=2)
@@ -680,7 +680,7 @@ class ForgetsTheGridsMask(GridLSTM):
 
 
 class FlipsWithPadding(GridLSTM):
-    """Turns the whole grid round, not each example within its own sizes."""
+    """Flips the whole grid instead of each example within its own size."""
 
     def forward(self, x, mask=None):
         return (super().forward(x.flip(1), None if mask is None else torch.ones_like(mask))[0].flip(1),)
@@ -697,7 +697,7 @@ class LooksBelow(GridLSTM):
 
 
 class ForgetsAbove(GridGRU):
-    """Rows are read one by one: nothing comes from above."""
+    """Reads rows separately, without the state from above."""
 
     def forward(self, x, mask=None):
         rows = [
@@ -713,7 +713,7 @@ class OtherWhenWatched(GridLSTM):
 
 
 class ShowsDiagonals(GridGRU):
-    """Its taps show every diagonal alone, whatever shape that has."""
+    """Its taps show single diagonals of varying shapes."""
 
     def forward(self, x, mask=None):
         for cell in self.cells.values():
@@ -783,7 +783,7 @@ class OwnConfig(TaskSection):
 
 
 class Own(TextTask):
-    """A right task: the mean of a text's vectors told as one number."""
+    """A correct task: predicts one number from the mean of a text's vectors."""
 
     def __init__(self, body, reader, config):
         super().__init__(body, reader, config)
@@ -832,7 +832,7 @@ class TellsTensors(Own):
 
 
 class CountsTexts(Own):
-    """A text's ids depend on how many are encoded together."""
+    """The ids of a text depend on how many texts are encoded together."""
 
     def encode(self, examples):
         return [each._replace(target=each.target + len(examples)) for each in super().encode(examples)]
