@@ -312,4 +312,5 @@ def test_a_label_without_a_target_is_rejected_with_its_place(trained: Trained) -
     words = [word.replace("sentences.csv", "odd.csv") for word in TRAIN]
     result = trained.clew(*words, "--code", "mine.py", "--out", "odd")
     assert result.status == 2 and "odd.csv:9: Acceptability has no target for the label 'no'" in result.err
+    assert "; correct the label, or leave the example out" in result.err
     shutil.rmtree(trained.folder / "odd", ignore_errors=True)

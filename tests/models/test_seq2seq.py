@@ -205,7 +205,7 @@ def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError,
         match="with model.attention=none and model.bridge=zero nothing of the source would reach the decoder"
-        "; take copy or dense",
+        "; use copy or dense",
     ):
         build("bottleneck", bridge="zero")
     with pytest.raises(

@@ -147,6 +147,14 @@ def test_tokens_that_a_tokenizer_prepends_are_read_first():
     assert chosen.log_probs["good"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_a_tokenizer_without_an_end_needs_words_before_the_choice():
+    task = build("recurrent", "word")
+    task.tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(task.tokenizer.to_json().replace("<eos>", "<stop>")))
+    message = "there is nothing before the choice for the model to read; put words before {choice} in the template"
+    with pytest.raises(UserError, match=message):
+        Chooser(task, choices_of(["good", "bad"], template="{choice} {text}")).choose(["the film"])
+
+
 def test_answers_are_measured_like_those_of_a_classifier():
     chooser = Chooser(build(), choices_of({"1": "good", "0": "bad"}))
     examples = [Labelled("the film", ("1",), id="a:1"), Labelled("dull", ("0",), id="a:2")]
