@@ -1,4 +1,4 @@
-"""A worker that is kept busy, and a run whose tokenizer can be attacked."""
+"""A worker that is kept busy, and a run with a vulnerable tokenizer."""
 
 import json
 import threading
@@ -12,11 +12,11 @@ from clew.text.tokenizer import Tokenizer
 from tests.instruments.small_runs import small_run
 
 BACKTRACKING = r"(a+)+$"
-"""Takes 2^n steps on n times `a` that something follows."""
+"""A pattern that takes 2^n steps on n times `a` followed by another character."""
 
 
-class Held:
-    """Within this context the worker does nothing else."""
+class Blocked:
+    """Keeps the worker busy within this context."""
 
     def __init__(self, worker: Worker):
         self.worker = worker
@@ -31,10 +31,10 @@ class Held:
 
 
 def with_pattern(tokenizer: Tokenizer, pattern: str) -> Tokenizer:
-    """The same, its texts cut at a pattern first, as a tokenizer.json may say."""
+    """The same tokenizer, which first splits texts at a pattern, as a tokenizer.json may define."""
     description = json.loads(tokenizer.to_json())
-    cut = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-    description["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [cut, description["pre_tokenizer"]]}
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    description["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, description["pre_tokenizer"]]}
     return Tokenizer.from_json(json.dumps(description))
 
 

@@ -1,4 +1,4 @@
-"""Small untrained runs as folders: LSTMs over characters and over bytes, a GPT, translators of both kinds, a classifier
+"""Folders of small untrained runs: LSTMs over characters and bytes, a GPT, translators of both kinds, and a classifier
 with heads."""
 
 import json
@@ -33,22 +33,24 @@ NAMES = ("lstm", "gpt", "attentive", "transformer", "heads", "bytes")
 
 @pytest.fixture(scope="package")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    place = tmp_path_factory.mktemp("inspected")
-    return {name: save(small_run(name), place / name) for name in NAMES}
+    parent = tmp_path_factory.mktemp("inspected")
+    return {name: save(small_run(name), parent / name) for name in NAMES}
 
 
 @pytest.fixture(scope="package")
 def odd_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that only some views know how to treat: a translator into several languages, a GPT whose first layer lost
-    its heads, those of tasks that offer little or much, and with an error each a judge of two texts and a tagger."""
-    place = tmp_path_factory.mktemp("odd")
-    save_many_languages(place / "languages")
-    save(small_run("pruned"), place / "pruned")
+    """Runs that only some views support: a translator into several languages, a GPT whose first layer has no heads,
+    runs of other tasks, and a classifier of pairs and a tagger with one error each."""
+    parent = tmp_path_factory.mktemp("odd")
+    save_many_languages(parent / "languages")
+    save(small_run("pruned"), parent / "pruned")
     for name in OFFERING:
-        save(small_run(name), place / name)
+        save(small_run(name), parent / name)
     for name, error in ERRORS.items():
-        write_predictions(save(small_run(name), place / name), {"1": 0.0}, {"1": error})
-    return {name: place / name for name in ("languages", "pruned", *ERRORS)} | {name: place / name for name in OFFERING}
+        write_predictions(save(small_run(name), parent / name), {"1": 0.0}, {"1": error})
+    return {name: parent / name for name in ("languages", "pruned", *ERRORS)} | {
+        name: parent / name for name in OFFERING
+    }
 
 
 def save(run: Run, folder: Path) -> Path:
@@ -66,13 +68,13 @@ Make = Callable[..., Service]
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Services of small runs, closed at the end."""
+    """A function that makes services of small runs; they are closed at the end."""
     workers = []
 
-    def made(*names: str, **options: Any) -> Service:
+    def make_service(*names: str, **options: Any) -> Service:
         workers.append(Worker())
         return Service([small_run(name) for name in names], workers[-1], **{"wait": 0.0, **options})
 
-    yield made
+    yield make_service
     for worker in workers:
         assert worker.close(10.0)

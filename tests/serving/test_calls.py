@@ -1,4 +1,4 @@
-"""Which requests may be answered together, and what a run may be asked."""
+"""Requests that may be answered together, and requests that a run accepts."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def key(name: str, verb: str, **body: Any) -> Any:
     return call_of(small_run(name), verb, {"text": "the", **body}).key
 
 
-def test_requests_with_equal_options_have_one_key_whether_they_name_them_or_not() -> None:
+def test_requests_with_equal_options_have_the_same_key() -> None:
     own = small_run("lstm").config.decoding
     assert key("lstm", "generate") == key(
         "lstm", "generate", text="she", max_new=own.max_new, temperature=own.temperature
@@ -26,14 +26,14 @@ def test_requests_with_equal_options_have_one_key_whether_they_name_them_or_not(
     assert key("answerer", "answer", passage="a red fox") == key("answerer", "answer", passage="she went in")
 
 
-def test_beams_ask_a_translator_for_beam_search() -> None:
+def test_beams_select_beam_search() -> None:
     run = small_run("attentive")
     assert call_of(run, "translate", {"text": "the", "beams": 7}).options.method == "beam"
     with pytest.raises(UserError, match="n_best is for beam search, and method is greedy; leave one of them out"):
         call_of(run, "translate", {"text": "the", "n_best": 3, "method": "greedy"})
 
 
-def test_what_is_sampled_is_the_same_whichever_other_rows_it_is_found_with() -> None:
+def test_samples_do_not_depend_on_other_rows_of_the_batch() -> None:
     for name, verb in (("attentive", "translate"), ("lstm", "generate")):
         assert key(name, verb, method="sample") == key(name, verb, method="sample")
         call = call_of(
@@ -48,7 +48,7 @@ def texts(name: str, verb: str, **body: Any) -> list[Any]:
     return [tuple(row.model_dump().values()) for row in call_of(small_run(name), verb, body).rows]
 
 
-def test_samples_are_rows_of_their_own() -> None:
+def test_samples_are_separate_rows() -> None:
     assert texts("lstm", "generate", texts=["a", "b"], samples=2) == [("a",), ("a",), ("b",), ("b",)]
 
 
@@ -57,7 +57,7 @@ def test_a_second_text_makes_a_pair() -> None:
     assert texts("bert", "fill", texts=[{"text": "a", "second": "b"}, "c"]) == [("a", "b"), ("c", None)]
 
 
-def test_a_field_beside_several_texts_holds_for_all() -> None:
+def test_a_field_beside_several_texts_applies_to_all() -> None:
     rows = texts("answerer", "answer", texts=["who ?", {"question": "where ?"}], passage="she went in")
     assert [row[:2] for row in rows] == [("who ?", "she went in"), ("where ?", "she went in")]
 
@@ -78,7 +78,7 @@ def test_questions_need_a_passage(body: dict[str, Any], sentence: str) -> None:
         call.answer(call.rows, range(1, len(call.rows) + 1))
 
 
-def test_every_use_describes_its_rows_and_options_and_runs_have_theirs() -> None:
+def test_every_use_describes_its_fields_and_runs_list_their_uses() -> None:
     for use in [
         *(use for entry in TASKS.values() for use in entry.uses.values()),
         *(shared.use for shared in USES.values()),
@@ -90,7 +90,7 @@ def test_every_use_describes_its_rows_and_options_and_runs_have_theirs() -> None
     assert list(small_run("parser").uses) == ["parse", "embed"]
 
 
-def test_a_language_model_is_asked_for_the_likeliest_of_choices() -> None:
+def test_a_language_model_chooses_the_likeliest_label() -> None:
     call = call_of(small_run("lstm"), "classify", {"text": "the", "choices": ["walls", "door"]})
     [row] = call.objects(call.answer(call.rows, [1]))
     assert row["label"] in ("walls", "door") and sum(row["probabilities"].values()) == pytest.approx(1)

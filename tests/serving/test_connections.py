@@ -1,4 +1,4 @@
-"""Who may hold a connection, for how long, and who has to go when there are too many."""
+"""Limits of connections: how long each may last, and which are closed when there are too many."""
 
 import asyncio
 import json
@@ -31,8 +31,8 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def served(connections: Connections, app: Any = echo) -> Iterator[int]:
-    """The port of a server in a thread, with these limits."""
-    at = listen(0)
+    """Serve in a thread with these limits; yield the port."""
+    bound_socket = listen(0)
     options: dict[str, Any] = {
         "ws": "none",
         "lifespan": "off",
@@ -40,18 +40,20 @@ def served(connections: Connections, app: Any = echo) -> Iterator[int]:
         "log_level": "critical",
         "access_log": False,
     }
-    config = uvicorn.Config(Guard(app), http=lambda **given: Connection(connections=connections, **given), **options)  # type: ignore[arg-type]
+    config = uvicorn.Config(
+        Guard(app), http=lambda **options: Connection(connections=connections, **options), **options
+    )  # type: ignore[arg-type]
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([at])))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound_socket])))
     thread.start()
     while not server.started:
         time.sleep(0.001)
     try:
-        yield at.getsockname()[1]
+        yield bound_socket.getsockname()[1]
     finally:
         server.should_exit = server.force_exit = True
         thread.join(20)
-        at.close()
+        bound_socket.close()
 
 
 def connect(port: int) -> socket.socket:
@@ -66,26 +68,26 @@ def request_of(body: bytes, path: str = "/echo") -> bytes:
     return head.encode() + body
 
 
-def ask(at: socket.socket, body: bytes = b'"here"') -> bytes:
-    at.sendall(request_of(body))
-    return read_to(at, body)
+def ask(bound: socket.socket, body: bytes = b'"here"') -> bytes:
+    bound.sendall(request_of(body))
+    return read_to(bound, body)
 
 
-def read_to(at: socket.socket, end: bytes) -> bytes:
-    found = b""
-    while not found.endswith(end):
-        part = at.recv(65536)
+def read_to(bound: socket.socket, end: bytes) -> bytes:
+    received = b""
+    while not received.endswith(end):
+        part = bound.recv(65536)
         if not part:
             raise ConnectionError("the server closed")
-        found += part
-    return found
+        received += part
+    return received
 
 
-def is_cut(at: socket.socket, seconds: float = 20.0) -> bool:
-    """Whether the other side has ended a connection within this time."""
-    at.settimeout(seconds)
+def is_closed(bound: socket.socket, seconds: float = 20.0) -> bool:
+    """Whether the server closes the connection within this time."""
+    bound.settimeout(seconds)
     try:
-        while at.recv(65536):
+        while bound.recv(65536):
             pass
     except TimeoutError:
         return False
@@ -94,7 +96,7 @@ def is_cut(at: socket.socket, seconds: float = 20.0) -> bool:
     return True
 
 
-def test_a_head_that_does_not_come_is_given_up_however_its_bytes_come() -> None:
+def test_an_incomplete_request_head_is_closed_after_a_time_limit() -> None:
     closed: list[str] = []
     with (
         served(Connections(head=0.3, on_close=closed.append)) as port,
@@ -108,7 +110,7 @@ def test_a_head_that_does_not_come_is_given_up_however_its_bytes_come() -> None:
             while time.monotonic() < began + 20:
                 slow.sendall(b"x")
                 time.sleep(0.02)
-        assert is_cut(silent)
+        assert is_closed(silent)
         half.settimeout(20)
         answer = half.recv(65536)
         assert answer.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.3 seconds" in answer
@@ -117,7 +119,7 @@ def test_a_head_that_does_not_come_is_given_up_however_its_bytes_come() -> None:
     assert closed.count("head") == 3
 
 
-def test_a_request_that_takes_long_is_not_cut_by_the_time_for_its_head_or_the_next() -> None:
+def test_the_limits_for_head_and_idle_time_do_not_end_a_slow_request() -> None:
     with served(Connections(head=0.2, idle=0.2)) as port, connect(port) as client:
         whole = request_of(b'"slowly"')
         client.sendall(whole[:-4])
@@ -126,22 +128,22 @@ def test_a_request_that_takes_long_is_not_cut_by_the_time_for_its_head_or_the_ne
         assert b"HTTP/1.1 200" in read_to(client, b'"slowly"')
 
 
-def test_a_connection_may_wait_for_its_next_request_and_not_for_ever() -> None:
+def test_an_idle_connection_is_closed_after_a_time_limit() -> None:
     with served(Connections(head=0.1, idle=0.5)) as port, connect(port) as client:
         ask(client)
         time.sleep(0.3)
         ask(client)
-        assert is_cut(client)
+        assert is_closed(client)
 
 
-def test_the_head_of_the_next_request_has_its_time_too() -> None:
+def test_the_head_of_a_later_request_has_a_time_limit() -> None:
     with served(Connections(head=0.2, idle=60.0)) as port, connect(port) as client:
         ask(client)
         client.sendall(HALF)
-        assert is_cut(client, 10.0)
+        assert is_closed(client, 10.0)
 
 
-def test_an_answer_that_nobody_reads_is_given_up() -> None:
+def test_an_answer_that_nobody_reads_is_abandoned() -> None:
     closed: list[str] = []
     with served(Connections(stall=0.3, on_close=closed.append)) as port, connect(port) as client:
         client.sendall(request_of(b'"x"', "/large"))
@@ -151,9 +153,9 @@ def test_an_answer_that_nobody_reads_is_given_up() -> None:
     assert closed == ["stall"]
 
 
-def test_slow_clients_that_hold_every_connection_keep_no_honest_one_out() -> None:
-    """Sixty half-sent heads where there is room for twenty, from the address of the honest clients, before, between and
-    after these."""
+def test_slow_clients_do_not_block_honest_ones() -> None:
+    """Sixty incomplete heads compete for twenty connections, from the same address as the honest clients, which connect
+    before and between them."""
     closed: list[str] = []
     connections = Connections(20, head=30.0, on_close=closed.append)
     with served(connections) as port:
@@ -168,22 +170,22 @@ def test_slow_clients_that_hold_every_connection_keep_no_honest_one_out() -> Non
                 with connect(port) as new:
                     assert b"200" in ask(new)
         assert connections.count <= 20
-        assert sum(is_cut(each, 0.05) for each in slow) >= 60 - 20
+        assert sum(is_closed(each, 0.05) for each in slow) >= 60 - 20
         for client in (*slow, *honest):
             client.close()
     assert set(closed) == {"room"}
 
 
-def test_whoever_comes_when_all_are_being_answered_is_told_to_come_back() -> None:
+def test_a_client_is_rejected_while_all_connections_are_being_answered() -> None:
     release = threading.Event()
 
-    async def waits(scope: Any, receive: Any, send: Any) -> None:
+    async def wait_for_release(scope: Any, receive: Any, send: Any) -> None:
         while not release.is_set():
             await asyncio.sleep(0.01)
         await echo(scope, receive, send)
 
     connections = Connections(2)
-    with served(connections, waits) as port, connect(port) as first, connect(port) as second:
+    with served(connections, wait_for_release) as port, connect(port) as first, connect(port) as second:
         for client in (first, second):
             client.sendall(request_of(b'"x"'))
         until = time.monotonic() + 20
@@ -199,63 +201,63 @@ def test_whoever_comes_when_all_are_being_answered_is_told_to_come_back() -> Non
         assert b'"x"' in read_to(first, b'"x"') and b'"x"' in read_to(second, b'"x"')
 
 
-class Seen:
-    """A connection as the limits see it."""
+class FakeConnection:
+    """A connection with the attributes that the limits use."""
 
-    def __init__(self, address: str, doing: Stage):
+    def __init__(self, address: str, stage: Stage):
         self.address = address
-        self.stage = doing
+        self.stage = stage
 
 
-def one(address: str, doing: Stage) -> Any:
-    return Seen(address, doing)
+def connection_of(address: str, stage: Stage) -> Any:
+    return FakeConnection(address, stage)
 
 
-def test_who_holds_most_connections_makes_room_for_others() -> None:
+def test_the_address_with_most_connections_makes_room_for_others() -> None:
     connections = Connections(4)
-    hog = [one("hog", Stage.ANSWER) for _ in range(3)]
-    guest = one("guest", Stage.IDLE)
+    hog = [connection_of("hog", Stage.ANSWER) for _ in range(3)]
+    guest = connection_of("guest", Stage.IDLE)
     for each in (*hog, guest):
         assert connections.add(each) is None
-    newcomer = one("newcomer", Stage.HEAD)
+    newcomer = connection_of("newcomer", Stage.HEAD)
     assert connections.add(newcomer) is hog[-1]
     connections.remove(hog[-1])
-    again = one("hog", Stage.HEAD)
+    again = connection_of("hog", Stage.HEAD)
     assert connections.add(again) is again
     connections.remove(again)
     hog[0].stage = Stage.BODY
-    assert connections.add(one("newcomer", Stage.HEAD)) is hog[0]
+    assert connections.add(connection_of("newcomer", Stage.HEAD)) is hog[0]
 
 
-def test_of_one_address_the_longest_without_a_head_goes_first_then_the_idle_then_those_whose_body_comes() -> None:
+def test_connections_of_one_address_are_closed_by_stage_and_age() -> None:
     connections = Connections(4)
-    body, idle, late, early = (one("a", doing) for doing in (Stage.BODY, Stage.IDLE, Stage.HEAD, Stage.HEAD))
+    body, idle, late, early = (connection_of("a", stage) for stage in (Stage.BODY, Stage.IDLE, Stage.HEAD, Stage.HEAD))
     for each in (body, idle, late, early):
         assert connections.add(each) is None
     connections.stage_changed(late)
     for expected in (early, late, idle, body):
-        newest = one("a", Stage.ANSWER)
+        newest = connection_of("a", Stage.ANSWER)
         assert connections.add(newest) is expected
         connections.remove(expected)
-    newest = one("a", Stage.HEAD)
+    newest = connection_of("a", Stage.HEAD)
     assert connections.add(newest) is newest
 
 
-def test_an_address_of_version_6_counts_with_its_household() -> None:
+def test_ipv6_addresses_of_one_network_count_together() -> None:
     assert address_of(("2001:db8::1", 1)) == address_of(("2001:db8::ffff:2", 2)) != address_of(("2001:db8:0:1::1", 1))
     assert address_of(("::ffff:10.0.0.1", 1)) == address_of(("10.0.0.1", 1)) != address_of(("10.0.0.2", 1))
     assert address_of(("fe80::1%eth0", 1)) == address_of(("fe80::2", 1)) and address_of(None) == ""
 
 
-def test_there_are_fewer_connections_than_file_descriptors_and_more_of_these_are_asked_for() -> None:
-    """In processes of their own: a limit that was lowered for good cannot be raised again."""
+def test_the_number_of_connections_fits_the_limit_of_file_descriptors() -> None:
+    """Each case runs in its own process, because a lowered hard limit cannot be raised again."""
     pytest.importorskip("resource")
     code = "import resource, sys; from clew.serving.connections import most_connections\n"
     code += (
         "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))\nprint(most_connections())"
     )
     for soft, hard, most in ((256, 1024, 832), (200, 400, 208), (128, 128, 32), (256, 4096, 2048)):
-        found = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", code, str(soft), str(hard)], capture_output=True, text=True, check=True
         )
-        assert int(found.stdout) == most
+        assert int(completed.stdout) == most

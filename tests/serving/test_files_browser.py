@@ -1,5 +1,5 @@
-"""Pictures and sounds on the page, in a real browser: chosen, dropped, looked at word by word. Skipped where there is
-no Chromium."""
+"""Pictures and sounds on the page, in a real browser: chosen, dropped, inspected word by word. Skipped without
+Chromium."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def open_run(page: Any, server: str, view: str, task: str) -> None:
 
 
 def drop(page: Any, file: Path) -> None:
-    """A file on the field, as a browser tells of it."""
+    """Drop a file on the field, with the events that a browser sends."""
     page.evaluate(
         """([data, name]) => {
           const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
@@ -62,7 +62,7 @@ def current_word(page: Any) -> str:
     return str(words[0])
 
 
-def test_a_visitor_sees_a_sample_at_once_and_another_by_a_click(page: Any, server: str) -> None:
+def test_a_sample_is_shown_at_once_and_another_after_a_click(page: Any, server: str) -> None:
     open_run(page, server, "caption", "captioning")
     page.wait_for_selector(".steps .stage")
     assert page.inner_text(".named strong") == "scene 1.png"
@@ -75,7 +75,7 @@ def test_a_visitor_sees_a_sample_at_once_and_another_by_a_click(page: Any, serve
     page.wait_for_selector(".named strong:text-is('scene 1.png')")
 
 
-def test_boxes_and_phrases_are_typed_and_stay_where_the_view_is_opened_again(page: Any, server: str) -> None:
+def test_typed_boxes_and_phrases_remain_after_reloading(page: Any, server: str) -> None:
     open_run(page, server, "caption", "paragraphs")
     page.set_input_files("#text", WRITER.parent / "1.png")
     page.wait_for_selector("text=give their boxes")
@@ -89,7 +89,7 @@ def test_boxes_and_phrases_are_typed_and_stay_where_the_view_is_opened_again(pag
     assert page.input_value("#option-boxes") == "[[6, 2, 11, 7], [7, 9, 12, 14]]"
 
 
-def test_a_picture_is_chosen_and_its_caption_walked_through_word_by_word(page: Any, server: str) -> None:
+def test_the_caption_of_a_chosen_picture_can_be_stepped_through(page: Any, server: str) -> None:
     open_run(page, server, "caption", "captioning")
     page.set_input_files("#text", PICTURE)
     page.wait_for_selector(".panel .about:has-text('0.png')")
@@ -134,7 +134,7 @@ def test_a_picture_is_dropped_and_every_view_reads_it(page: Any, server: str) ->
             assert page.inner_text(".named strong") == "0.png", view
 
 
-def test_a_sound_is_heard_and_looked_at(page: Any, server: str) -> None:
+def test_a_sound_can_be_played_and_inspected(page: Any, server: str) -> None:
     open_run(page, server, "glance", "transcription")
     page.set_input_files("#text", SOUND)
     page.wait_for_selector(".named strong:text-is('3.wav')")
@@ -148,7 +148,7 @@ def test_a_sound_is_heard_and_looked_at(page: Any, server: str) -> None:
     assert page.query_selector(".refused") is None
 
 
-def test_a_file_that_cannot_be_read_is_refused_in_the_field_and_the_view_stays(page: Any, server: str) -> None:
+def test_an_unreadable_file_is_reported_in_the_field_and_the_view_stays(page: Any, server: str) -> None:
     open_run(page, server, "caption", "captioning")
     page.wait_for_selector(".steps .stage")
     drop(page, SOUND)
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_the_field_and_the_view_stays(p
     assert page.inner_text(".named strong") == "scene 1.png" and page.query_selector(".steps .stage")
 
 
-def test_a_link_restores_the_file_as_long_as_the_page_is_served(page: Any, server: str) -> None:
+def test_a_link_restores_the_file_while_the_server_runs(page: Any, server: str) -> None:
     open_run(page, server, "caption", "captioning")
     page.set_input_files("#text", PICTURE)
     page.wait_for_selector(".panel .about:has-text('0.png')")
@@ -173,7 +173,7 @@ def test_a_link_restores_the_file_as_long_as_the_page_is_served(page: Any, serve
     assert "no longer has" in page.inner_text(".drop .state") and "uploaded ones" in page.inner_text(".panel .state")
 
 
-def test_a_run_that_reads_texts_and_one_that_reads_files_stand_beside_each_other(page: Any, server: str) -> None:
+def test_runs_that_read_texts_and_files_can_be_compared(page: Any, server: str) -> None:
     open_run(page, server, "levels", "captioning")
     page.select_option("#beside", "bytes")
     settle(page)
@@ -184,14 +184,14 @@ def test_a_run_that_reads_texts_and_one_that_reads_files_stand_beside_each_other
     assert page.input_value("textarea#text").startswith("The ball of thread")
 
 
-def test_a_saved_page_walks_too_and_a_name_is_never_obeyed(browser: Any, tmp_path: Path) -> None:
+def test_a_saved_page_can_be_stepped_through_and_escapes_names(browser: Any, tmp_path: Path) -> None:
     picture = tmp_path / "<img src=x onerror=window.bad=1>.png"
     picture.write_bytes(PICTURE.read_bytes())
     saved = look([load_run(CAPTIONER, device="cpu")], "caption", {"text": str(picture)}).save(tmp_path / "caption.html")
     tab = browser.new_page()
-    wrong: list[str] = []
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("console", lambda message: wrong.append(message.text))
+    errors: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda message: errors.append(message.text))
     tab.goto(saved.as_uri())
     assert tab.is_visible(".steps") and current_word(tab) == "a"
     tab.keyboard.press("ArrowRight")
@@ -202,4 +202,4 @@ def test_a_saved_page_walks_too_and_a_name_is_never_obeyed(browser: Any, tmp_pat
     tab.goto(saved.as_uri())
     assert not tab.is_visible(".steps") and tab.is_visible(".part-overlays .picture")
     plain.close()
-    assert wrong == []
+    assert errors == []

@@ -1,4 +1,4 @@
-"""What the guard lets through, asked as a browser, a foreign page and a careless client would."""
+"""The guard with requests of a browser, of a foreign page and of a careless client."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from clew.serving.guard import MOST_BYTES, Guard, check_host
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the body that it was given."""
+    """Answer with the body of the request."""
     body = (await receive())["body"]
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
     await send({"type": "http.response.body", "body": body or b"{}"})
@@ -30,7 +30,7 @@ def ask(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8765", "localhost", "localhost:9000", "[::1]:8765", "LOCALHOST:1"])
-def test_the_machines_own_names_are_answered(host: str) -> None:
+def test_names_of_this_machine_are_accepted(host: str) -> None:
     assert ask(Guard(echo), headers={"host": host}).status_code == 200
 
 
@@ -38,58 +38,58 @@ def test_the_machines_own_names_are_answered(host: str) -> None:
     "host",
     ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "0.0.0.0", "", "[::2]", "127.0.0.2"],
 )
-def test_a_foreign_host_is_refused(host: str) -> None:
-    found = ask(Guard(echo), headers={"host": host})
-    assert found.status_code == 403 and "--allow-host" in found.json()["error"]
+def test_a_foreign_host_is_rejected(host: str) -> None:
+    response = ask(Guard(echo), headers={"host": host})
+    assert response.status_code == 403 and "--allow-host" in response.json()["error"]
 
 
 @pytest.mark.parametrize(
     "origin",
     ["http://evil.example", "null", "http://127.0.0.1:3000", "https://localhost", "http://[", "file://127.0.0.1:8765"],
 )
-def test_a_foreign_origin_is_refused(origin: str) -> None:
-    found = ask(Guard(echo), "POST", json={}, headers={"origin": origin})
-    assert found.status_code == 403 and "another site" in found.json()["error"]
+def test_a_foreign_origin_is_rejected(origin: str) -> None:
+    response = ask(Guard(echo), "POST", json={}, headers={"origin": origin})
+    assert response.status_code == 403 and "another site" in response.json()["error"]
 
 
-def test_the_pages_own_origin_is_answered() -> None:
+def test_the_origin_of_the_page_is_accepted() -> None:
     assert ask(Guard(echo), "POST", json={"a": 1}, headers={"origin": "http://127.0.0.1:8765"}).json() == {"a": 1}
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_what_a_foreign_page_embeds_is_refused_and_a_link_is_not(site: str) -> None:
+def test_embedding_in_a_foreign_page_is_rejected_but_links_are_accepted(site: str) -> None:
     assert ask(Guard(echo), headers={"sec-fetch-site": site, "sec-fetch-mode": "no-cors"}).status_code == 403
     assert ask(Guard(echo), path="/", headers={"sec-fetch-site": site, "sec-fetch-mode": "navigate"}).status_code == 200
 
 
-def test_another_machine_is_refused() -> None:
+def test_another_machine_is_rejected() -> None:
     assert ask(Guard(echo), client="10.0.0.7").status_code == 403
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
-def test_other_methods_are_refused(method: str) -> None:
+def test_other_methods_are_rejected(method: str) -> None:
     assert ask(Guard(echo), method).status_code == 405
 
 
-def test_only_json_is_taken() -> None:
+def test_only_json_is_accepted() -> None:
     assert ask(Guard(echo), "POST", content=b"a=1", headers={"content-type": "text/plain"}).status_code == 415
     assert ask(Guard(echo), "POST", content=b"a=1").status_code == 415
 
 
-def test_a_long_body_is_refused_however_it_is_sent() -> None:
+def test_a_long_body_is_rejected_with_and_without_chunks() -> None:
     async def pieces(count: int) -> AsyncIterator[bytes]:
         for _ in range(count):
             yield b" " * 100_000
 
     json_type = {"content-type": "application/json"}
     for content in (b" " * (MOST_BYTES + 1), pieces(11), pieces(200)):
-        found = ask(Guard(echo), "POST", content=content, headers=json_type)
-        assert found.status_code == 413 and "1,000,000 bytes" in found.json()["error"]
+        response = ask(Guard(echo), "POST", content=content, headers=json_type)
+        assert response.status_code == 413 and "1,000,000 bytes" in response.json()["error"]
     assert ask(Guard(echo), "POST", content=b" ", headers={**json_type, "content-length": "9" * 30}).status_code == 413
     assert len(ask(Guard(echo), "POST", content=pieces(10), headers=json_type).content) == MOST_BYTES
 
 
-def test_every_answer_says_what_may_run_and_who_may_frame_it() -> None:
+def test_every_answer_has_security_headers() -> None:
     for guard, status in ((Guard(echo), 200), (Guard(echo), 403)):
         headers = ask(guard, headers={"host": "evil.example"} if status == 403 else {}).headers
         assert (
@@ -120,7 +120,7 @@ def test_an_allowed_host_needs_the_token_once_and_then_the_cookie() -> None:
     assert ask(guard, headers={**hub, "cookie": "clew-8765=guess"}).status_code == 403
 
 
-def test_a_proxys_page_may_post_whatever_host_the_proxy_passes_on() -> None:
+def test_a_page_behind_a_proxy_may_post_with_any_forwarded_host() -> None:
     guard = Guard(echo, hosts=["hub.example"], port=1)
     cookie = ask(guard, path=f"/?token={guard.token}").headers["set-cookie"].split(";")[0]
     for host in ("hub.example", "127.0.0.1:8765"):
@@ -132,7 +132,7 @@ def test_a_proxys_page_may_post_whatever_host_the_proxy_passes_on() -> None:
 
 
 @pytest.mark.parametrize("name", ["http://hub", "hub:80", "*", "", "hub..example", "a b", "hub/", "hübsch"])
-def test_a_name_that_is_no_hosts_is_refused(name: str) -> None:
+def test_invalid_host_names_are_rejected(name: str) -> None:
     with pytest.raises(UserError, match="--allow-host takes a name such as hub.example.org"):
         check_host(name)
 
@@ -150,18 +150,18 @@ def test_web_sockets_are_closed() -> None:
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-def test_a_program_brings_a_key_in_the_place_of_a_cookie() -> None:
+def test_a_program_sends_a_key_instead_of_a_cookie() -> None:
     statuses: list[int] = []
     guard = Guard(echo, hosts=["models.example"], key="a-key", anywhere=True, on_refusal=statuses.append)
-    asked = {"host": "models.example", "authorization": "Bearer a-key"}
+    authorised = {"host": "models.example", "authorization": "Bearer a-key"}
     assert guard.token is None
-    assert ask(guard, "POST", json={"a": 1}, client="10.0.0.7", headers=asked).json() == {"a": 1}
+    assert ask(guard, "POST", json={"a": 1}, client="10.0.0.7", headers=authorised).json() == {"a": 1}
     for wrong in (
         {"host": "models.example"},
-        {**asked, "authorization": "Bearer other"},
-        {**asked, "authorization": "a-key"},
+        {**authorised, "authorization": "Bearer other"},
+        {**authorised, "authorization": "a-key"},
     ):
-        found = ask(guard, "POST", json={}, headers=wrong)
-        assert found.status_code == 401 and "Authorization: Bearer KEY" in found.json()["error"]
-    assert ask(guard, "POST", json={}, headers={**asked, "host": "other.example"}).status_code == 403
+        response = ask(guard, "POST", json={}, headers=wrong)
+        assert response.status_code == 401 and "Authorization: Bearer KEY" in response.json()["error"]
+    assert ask(guard, "POST", json={}, headers={**authorised, "host": "other.example"}).status_code == 403
     assert statuses == [401, 401, 401, 403]

@@ -1,4 +1,4 @@
-"""The text format that Prometheus reads, line by line."""
+"""The text format of Prometheus, line by line."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_counters_add_gauges_are_replaced_and_histograms_are_cumulative() -> Non
     )
 
 
-def test_what_was_never_counted_is_not_there() -> None:
+def test_metrics_without_values_are_omitted() -> None:
     assert Metrics(FAMILIES).text() == "\n"
 
 

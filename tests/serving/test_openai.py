@@ -1,4 +1,4 @@
-"""The routes of OpenAI's API, asked by OpenAI's own client over this machine's address."""
+"""The routes of OpenAI's API, tested with OpenAI's client over a local address."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ CHAT = {"user": "{content}\n", "assistant": "{content}\n", "system": None, "answ
 
 
 class Served:
-    """Small runs behind their guard, at an address of this machine."""
+    """A server of small runs behind their guard, at a local address."""
 
     def __init__(self, names: list[str], **options: Any):
         self.worker = Worker()
@@ -55,18 +55,18 @@ class Served:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     template = tmp_path_factory.mktemp("chat") / "template.json"
     template.write_text(json.dumps(CHAT), encoding="utf-8")
-    found = Served(["lstm", "bytes", "classifier"], templates=template)
-    yield found
-    found.close()
+    server = Served(["lstm", "bytes", "classifier"], templates=template)
+    yield server
+    server.close()
 
 
 def texts(name: str, text: str, **options: Any) -> list[str]:
     return [one.text for row in small_run(name).ask("generate", [text], **options) for one in row]
 
 
-def test_models_are_the_runs_that_a_route_answers(served: Served) -> None:
-    found = served.client.models.list()
-    assert [model.id for model in found] == ["bytes", "classifier", "lstm"]
+def test_models_are_the_runs_with_a_route(served: Served) -> None:
+    models = served.client.models.list()
+    assert [model.id for model in models] == ["bytes", "classifier", "lstm"]
     assert served.client.models.retrieve("lstm").owned_by == "clew"
     with pytest.raises(openai.NotFoundError) as error:
         served.client.models.retrieve("gpt")
@@ -75,55 +75,55 @@ def test_models_are_the_runs_that_a_route_answers(served: Served) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "bytes"])
-def test_a_completion_is_the_text_that_python_gives(served: Served, name: str) -> None:
-    found = served.client.completions.create(
+def test_a_completion_equals_the_text_from_python(served: Served, name: str) -> None:
+    completion = served.client.completions.create(
         model=name, prompt="the walls", max_tokens=12, seed=4, temperature=0.8, top_p=0.9
     )
-    assert found.object == "text_completion" and found.model == name
-    assert [choice.text for choice in found.choices] == texts(
+    assert completion.object == "text_completion" and completion.model == name
+    assert [choice.text for choice in completion.choices] == texts(
         name, "the walls", max_new=12, seed=4, temperature=0.8, top_p=0.9
     )
     count = len(small_run(name).task.encode("the walls"))
-    assert (found.usage.prompt_tokens, found.usage.completion_tokens, found.usage.total_tokens) == (
+    assert (completion.usage.prompt_tokens, completion.usage.completion_tokens, completion.usage.total_tokens) == (
         count,
         12,
         count + 12,
     )
-    assert found.choices[0].finish_reason == "length"
+    assert completion.choices[0].finish_reason == "length"
 
 
-def test_temperature_0_is_greedy_decoding_and_echo_tells_the_prompt(served: Served) -> None:
-    found = served.client.completions.create(model="lstm", prompt="the", max_tokens=9, temperature=0, echo=True)
-    assert found.choices[0].text == "the" + texts("lstm", "the", max_new=9, method="greedy")[0]
+def test_temperature_0_is_greedy_decoding_and_echo_repeats_the_prompt(served: Served) -> None:
+    completion = served.client.completions.create(model="lstm", prompt="the", max_tokens=9, temperature=0, echo=True)
+    assert completion.choices[0].text == "the" + texts("lstm", "the", max_new=9, method="greedy")[0]
 
 
-def test_several_prompts_and_samples_are_numbered_through(served: Served) -> None:
-    found = served.client.completions.create(model="lstm", prompt=["the", "she"], n=2, max_tokens=6, seed=1)
+def test_choices_of_several_prompts_are_numbered_consecutively(served: Served) -> None:
+    completion = served.client.completions.create(model="lstm", prompt=["the", "she"], n=2, max_tokens=6, seed=1)
     expected = [
         one.text
         for row in small_run("lstm").ask("generate", ["the", "she"], max_new=6, seed=1, samples=2)
         for one in row
     ]
-    assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
-    assert [choice.text for choice in found.choices] == expected
-    assert found.usage.prompt_tokens == 6 and found.usage.completion_tokens == 24
+    assert [choice.index for choice in completion.choices] == [0, 1, 2, 3]
+    assert [choice.text for choice in completion.choices] == expected
+    assert completion.usage.prompt_tokens == 6 and completion.usage.completion_tokens == 24
 
 
 def test_a_prompt_may_be_tokens(served: Served) -> None:
     tokens = small_run("lstm").task.encode("the walls")
     by_text = served.client.completions.create(model="lstm", prompt="the walls", max_tokens=6, seed=1)
     for prompt in (tokens, [tokens]):
-        found = served.client.completions.create(model="lstm", prompt=prompt, max_tokens=6, seed=1)
-        assert found.choices[0].text == by_text.choices[0].text
+        completion = served.client.completions.create(model="lstm", prompt=prompt, max_tokens=6, seed=1)
+        assert completion.choices[0].text == by_text.choices[0].text
 
 
-def test_a_completion_has_16_tokens_where_nothing_is_said_and_another_text_each_time(served: Served) -> None:
-    found = [served.client.completions.create(model="lstm", prompt="the") for _ in range(3)]
-    assert {one.usage.completion_tokens for one in found} == {16}
-    assert len({one.choices[0].text for one in found}) > 1
+def test_a_completion_has_16_random_tokens_by_default(served: Served) -> None:
+    completions = [served.client.completions.create(model="lstm", prompt="the") for _ in range(3)]
+    assert {one.usage.completion_tokens for one in completions} == {16}
+    assert len({one.choices[0].text for one in completions}) > 1
 
 
-def test_a_stream_has_the_same_text_its_counts_and_an_end(served: Served) -> None:
+def test_a_stream_has_the_same_text_and_usage(served: Served) -> None:
     whole = served.client.completions.create(model="lstm", prompt="the", max_tokens=20, seed=2)
     stream = served.client.completions.create(
         model="lstm", prompt="the", max_tokens=20, seed=2, stream=True, stream_options={"include_usage": True}
@@ -148,9 +148,9 @@ def test_a_text_ends_before_its_stop(served: Served) -> None:
     whole = served.client.completions.create(model="lstm", prompt="the", max_tokens=60, seed=2).choices[0].text
     stop = whole[30:32]
     expected = whole[: whole.index(stop)]
-    found = served.client.completions.create(model="lstm", prompt="the", max_tokens=60, seed=2, stop=["%%", stop])
-    assert found.choices[0].text == expected and found.choices[0].finish_reason == "stop"
-    assert found.usage.completion_tokens == len(expected) + 2
+    completion = served.client.completions.create(model="lstm", prompt="the", max_tokens=60, seed=2, stop=["%%", stop])
+    assert completion.choices[0].text == expected and completion.choices[0].finish_reason == "stop"
+    assert completion.usage.completion_tokens == len(expected) + 2
     stream = list(
         served.client.completions.create(model="lstm", prompt="the", max_tokens=60, seed=2, stop=stop, stream=True)
     )
@@ -158,31 +158,31 @@ def test_a_text_ends_before_its_stop(served: Served) -> None:
     assert stream[-1].choices[0].finish_reason == "stop"
 
 
-def test_log_probabilities_are_the_models_own(served: Served) -> None:
-    found = served.client.completions.create(model="lstm", prompt="the", max_tokens=5, temperature=0, logprobs=3)
-    told = found.choices[0].logprobs
-    assert "".join(told.tokens) == found.choices[0].text and told.text_offset == [0, 1, 2, 3, 4]
-    for token, log_prob, others in zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True):
+def test_log_probs_are_those_of_the_model(served: Served) -> None:
+    completion = served.client.completions.create(model="lstm", prompt="the", max_tokens=5, temperature=0, logprobs=3)
+    logprobs = completion.choices[0].logprobs
+    assert "".join(logprobs.tokens) == completion.choices[0].text and logprobs.text_offset == [0, 1, 2, 3, 4]
+    for token, log_prob, others in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True):
         assert (
             len(others) == 3
             and max(others, key=others.get) == token
             and math.isclose(others[token], log_prob, abs_tol=1e-5)
         )
     [[own]] = small_run("lstm").ask("generate", ["the"], max_new=5, method="greedy", temperature=1.0)
-    assert math.isclose(sum(told.token_logprobs), own.log_prob, abs_tol=1e-3)
+    assert math.isclose(sum(logprobs.token_logprobs), own.log_prob, abs_tol=1e-3)
 
 
-def test_a_chat_is_a_prompt_by_its_template(served: Served) -> None:
+def test_a_chat_becomes_a_prompt_by_its_template(served: Served) -> None:
     messages: Any = [
         {"role": "user", "content": "the walls"},
         {"role": "assistant", "content": "were tall"},
         {"role": "user", "content": [{"type": "text", "text": "she "}, {"type": "text", "text": "went"}]},
     ]
-    found = served.client.chat.completions.create(
+    completion = served.client.chat.completions.create(
         model="lstm", messages=messages, max_completion_tokens=15, seed=5, user="me"
     )
     [expected] = texts("lstm", "the walls\nwere tall\nshe went\n", max_new=15, seed=5)
-    assert found.choices[0].message.content == expected and found.choices[0].message.role == "assistant"
+    assert completion.choices[0].message.content == expected and completion.choices[0].message.role == "assistant"
     stream = list(
         served.client.chat.completions.create(model="lstm", messages=messages, max_tokens=15, seed=5, stream=True)
     )
@@ -191,22 +191,22 @@ def test_a_chat_is_a_prompt_by_its_template(served: Served) -> None:
     assert stream[-1].choices[0].finish_reason == "length"
 
 
-def test_a_chats_log_probabilities_have_bytes_and_others(served: Served) -> None:
-    found = served.client.chat.completions.create(
+def test_log_probs_of_a_chat_have_bytes_and_alternatives(served: Served) -> None:
+    completion = served.client.chat.completions.create(
         model="bytes", messages=[{"role": "user", "content": "a"}], max_tokens=4, logprobs=True, top_logprobs=2, seed=1
     )
-    told = found.choices[0].logprobs.content
-    assert len(told) == 4 and all(len(each.top_logprobs) == 2 and each.logprob <= 0 for each in told)
-    assert [bytes(each.bytes).decode() for each in told] == [each.token for each in told]
+    logprobs = completion.choices[0].logprobs.content
+    assert len(logprobs) == 4 and all(len(each.top_logprobs) == 2 and each.logprob <= 0 for each in logprobs)
+    assert [bytes(each.bytes).decode() for each in logprobs] == [each.token for each in logprobs]
 
 
-def test_embeddings_are_the_vectors_that_python_gives_as_floats_and_as_base64(served: Served) -> None:
+def test_embeddings_equal_the_vectors_from_python(served: Served) -> None:
     rows = small_run("classifier").ask("embed", ["a red fox", "she went in"])
     for form in ({}, {"encoding_format": "float"}):
-        found = served.client.embeddings.create(model="classifier", input=["a red fox", "she went in"], **form)
-        for one, row in zip(found.data, rows, strict=True):
+        completion = served.client.embeddings.create(model="classifier", input=["a red fox", "she went in"], **form)
+        for one, row in zip(completion.data, rows, strict=True):
             assert one.embedding == pytest.approx(row.tolist(), abs=1e-5)
-        assert found.usage.prompt_tokens == found.usage.total_tokens == 6
+        assert completion.usage.prompt_tokens == completion.usage.total_tokens == 6
     body = json.dumps({"model": "classifier", "input": "a red fox", "encoding_format": "base64"}).encode()
     request = urllib.request.Request(f"{served.address}/v1/embeddings", body, {"Content-Type": "application/json"})
     packed = b64decode(json.load(urllib.request.urlopen(request, timeout=30))["data"][0]["embedding"])
@@ -241,7 +241,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (
         "completions",
         {"prompt": "a", "temperature": 0, "n": 2},
-        "n needs sampling, since with temperature 0 all texts are the same",
+        "n needs sampling, since with temperature 0 all texts are the same; ask for one, or raise the temperature",
     ),
     (
         "completions",
@@ -254,13 +254,17 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
         "stop takes one text, or a list of up to 4, none of them empty",
     ),
     ("completions", {"prompt": "a", "stop": ""}, "stop takes one text, or a list of up to 4"),
-    ("completions", {"prompt": "a", "echo": True, "logprobs": 1}, "logprobs of an echoed prompt are not supported"),
+    (
+        "completions",
+        {"prompt": "a", "echo": True, "logprobs": 1},
+        "logprobs of an echoed prompt are not supported; leave echo or logprobs out",
+    ),
     ("chat/completions", {"messages": []}, "messages is empty; give at least one"),
     ("chat/completions", {"messages": [{"content": "a"}]}, "message 1 has no role; give it one, such as user"),
     (
         "chat/completions",
         {"messages": [{"role": "system", "content": "a"}]},
-        "message 1 has the role 'system', which this model's chat template does not have",
+        "message 1 has the role 'system', which this model's chat template does not have; known: ",
     ),
     (
         "chat/completions",
@@ -270,12 +274,12 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (
         "chat/completions",
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-        "message 1 has a part that is not text",
+        'message 1 has a part that is not text; use {"type": "text", "text": ...}',
     ),
     (
         "chat/completions",
         {"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]},
-        "message 1 has 'tool_calls'",
+        "message 1 has 'tool_calls', which is not supported here; a message has only a role and content",
     ),
     (
         "chat/completions",
@@ -300,7 +304,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("route", "body", "sentence"), MISTAKES, ids=[f"{route} {sentence}"[:60] for route, _, sentence in MISTAKES]
 )
-def test_a_mistake_is_the_object_that_the_client_reads(
+def test_mistakes_are_errors_that_the_client_understands(
     served: Served, route: str, body: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(openai.BadRequestError) as error:
@@ -309,7 +313,7 @@ def test_a_mistake_is_the_object_that_the_client_reads(
     assert error.value.type == "invalid_request_error"
 
 
-def test_values_that_change_nothing_are_taken(served: Served) -> None:
+def test_unsupported_fields_accept_their_neutral_values(served: Served) -> None:
     neutral = {name: values[0] for name, (values, _) in NEUTRAL.items() if values}
     body = {
         "model": "lstm",
@@ -319,11 +323,11 @@ def test_values_that_change_nothing_are_taken(served: Served) -> None:
         "user": "me",
         **neutral,
     }
-    found: Any = served.client.post("/chat/completions", body=body, cast_to=object)
-    assert found["choices"][0]["message"]["content"] == texts("lstm", "the\n", max_new=3, seed=1)[0]
+    completion: Any = served.client.post("/chat/completions", body=body, cast_to=object)
+    assert completion["choices"][0]["message"]["content"] == texts("lstm", "the\n", max_new=3, seed=1)[0]
 
 
-def test_a_model_of_another_kind_does_not_write(served: Served) -> None:
+def test_a_model_without_the_route_is_rejected(served: Served) -> None:
     with pytest.raises(
         openai.NotFoundError, match="there is no model 'classifier' that can do this; known: bytes, lstm"
     ):
@@ -342,17 +346,15 @@ def test_a_model_of_another_kind_does_not_write(served: Served) -> None:
         ("completions", b"x" * 1_000_001, 413),
     ],
 )
-def test_whatever_answers_below_v1_speaks_the_same_way(
-    served: Served, path: str, body: bytes | None, status: int
-) -> None:
+def test_every_error_below_v1_has_the_same_form(served: Served, path: str, body: bytes | None, status: int) -> None:
     request = urllib.request.Request(f"{served.address}/v1/{path}", body, {"Content-Type": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(request, timeout=30)
-    found = json.load(error.value)["error"]
-    assert error.value.code == status and found["message"] and found["type"] == "invalid_request_error"
+    details = json.load(error.value)["error"]
+    assert error.value.code == status and details["message"] and details["type"] == "invalid_request_error"
 
 
-def test_a_full_queue_is_an_error_of_the_server_that_says_when_to_come_back(served: Served) -> None:
+def test_a_full_queue_is_a_server_error_with_retry_after(served: Served) -> None:
     writer = next(iter(served.service.writers.values()))
     before, writer.queue = writer.queue, 0
     try:
@@ -370,7 +372,7 @@ def writer_name(served: Served, writer: Any) -> str:
     )
 
 
-def test_a_stream_that_the_client_closes_ends(served: Served) -> None:
+def test_closing_a_stream_ends_its_work(served: Served) -> None:
     stream = served.client.completions.create(model="lstm", prompt="the", max_tokens=4096, stream=True)
     next(iter(stream))
     stream.close()
@@ -380,12 +382,12 @@ def test_a_stream_that_the_client_closes_ends(served: Served) -> None:
     assert writer.batch.num_rows == 0
 
 
-def test_another_sites_page_is_refused_here_too(served: Served) -> None:
+def test_a_page_of_another_site_is_rejected(served: Served) -> None:
     with pytest.raises(openai.PermissionDeniedError, match="a page of another site sent this"):
         served.client.models.list(extra_headers={"Origin": "http://evil.example"})
 
 
-def test_a_run_that_repeats_no_n_gram_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_unsupported_decoding_settings_is_rejected(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     run = small_run("lstm")
     decoding = run.config.decoding.model_copy(update={"no_repeat_ngram": 2})
     monkeypatch.setattr(run, "config", run.config.model_copy(update={"decoding": decoding}))
@@ -406,7 +408,7 @@ def test_requests_are_counted_by_model_and_route(served: Served) -> None:
 
 
 class Letters:
-    """Each token is a letter."""
+    """A tokenizer whose tokens are characters."""
 
     def add(self, token: int) -> str:
         return chr(token)
@@ -415,26 +417,26 @@ class Letters:
         return ""
 
 
-def test_what_may_begin_a_stop_waits_until_it_is_known() -> None:
+def test_text_that_may_begin_a_stop_is_held_back() -> None:
     from clew.decoding.continuous import Row, Wanted, Written
 
     row = Row(Wanted([0], 9))
 
-    def told(text: str, ended: str | None = None) -> Written:
+    def written(text: str, ended: str | None = None) -> Written:
         return Written(row, [*map(ord, text)], [-1.0] * len(text), [-1.0] * len(text), [], ended)
 
     growing = Growing(Letters(), ["STOP", "TO"])
-    assert growing.add(told("aS"))[0] == "a"
-    assert growing.add(told("S"))[0] == "S"  # the first may no longer begin one, the second may
-    text, tokens, finish = growing.add(told("TOP"))
+    assert growing.add(written("aS"))[0] == "a"
+    assert growing.add(written("S"))[0] == "S"  # the first S cannot begin a stop any more, the second can
+    text, tokens, finish = growing.add(written("TOP"))
     assert (text, finish) == ("S", "stop") and [token.offset for token in tokens] == [2]
     assert first_stop("abcSTOP", ["STOP", "bc"]) == 1 and first_stop("abc", ["d"]) is None
     assert held_back("abST", ["STOP", "b"]) == 2 and held_back("ab", []) == 0
     growing = Growing(Letters(), ["xyz"])
-    assert growing.add(told("axy", "length"))[0] == "axy"  # nothing waits behind the end
+    assert growing.add(written("axy", "length"))[0] == "axy"  # nothing is held back at the end
 
 
-def test_a_message_is_data_and_no_template() -> None:
+def test_a_message_is_not_interpreted_as_a_template() -> None:
     template = ChatTemplate()
     prompt = template.prompt(
         [("system", "Be {content}."), ("user", "{{ 7 * 7 }} {% x %} {content}"), ("developer", "ok")]
@@ -453,7 +455,7 @@ def test_a_message_is_data_and_no_template() -> None:
         ('"' + "a" * 100_001 + '"', "a chat template must have at most 100,000"),
     ],
 )
-def test_a_template_that_is_none_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_templates_are_rejected(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "template.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError) as error:
@@ -463,7 +465,7 @@ def test_a_template_that_is_none_is_refused(tmp_path: Path, text: str, sentence:
         read_template(tmp_path / "none.json")
 
 
-def test_a_run_may_have_a_template_of_its_own(tmp_path: Path) -> None:
+def test_a_run_can_have_its_own_template(tmp_path: Path) -> None:
     from clew.serving.openai.chat_templates import FILE, template_for
 
     assert template_for(tmp_path, None) == ChatTemplate()

@@ -1,4 +1,4 @@
-"""The page in a real browser: every view, hostile texts, links, keys, two tabs, and the end. Skipped where there is no
+"""The page in a real browser: every view, hostile texts, links, keys, two tabs, and shutdown. Skipped without
 Chromium."""
 
 import json
@@ -47,12 +47,12 @@ HOSTILE = [
     "\U0001f469\u200d\U0001f680 <x>",
 ]
 MARKS = {0: "window.bad=1", 25: "{{7*7}}", 50: "<meta", 75: "<form"}
-"""What each quarter of them is told by."""
+"""A text by which each quarter of the hostile texts is recognised."""
 HOSTILE = [f"{text}{end}" for text in HOSTILE for end in ("", " ", ">", '"')]
 
 
 EXPECTED = "status of 422"
-"""What a browser says of every refusal, such as of a text with a character that a run does not know."""
+"""The console message for every rejected request, such as a text with an unknown character."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def server(folders: dict[str, Path], odd_folders: dict[str, Path]) -> Iterator[s
 
 
 def served(runs: Iterable[Path]) -> Iterator[str]:
-    """The command itself, in a process of its own; it ends when it is interrupted, without a word but one."""
+    """Run `clew inspect` in a process and yield its address; interrupted, it prints one line and ends."""
     command = [sys.executable, "-m", "clew.cli.main", "inspect", *map(str, runs), "--no-browser", "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
@@ -90,15 +90,15 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A tab that fails the test on an error in its console."""
+    """A tab that fails the test if there is an error in its console."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     tab = context.new_page()
-    wrong: list[str] = []
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
-    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    errors: list[str] = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     yield tab
     context.close()
-    assert [text for text in wrong if EXPECTED not in text] == []
+    assert [text for text in errors if EXPECTED not in text] == []
 
 
 def open_view(page: Any, server: str, view: str, run: str, **options: str) -> None:
@@ -129,7 +129,7 @@ def test_every_view_opens_without_an_error(page: Any, server: str, run: str) -> 
         assert refused is None, (view, refused.inner_text())
 
 
-def test_a_translator_into_several_languages_is_asked_for_the_one_that_is_shown(page: Any, server: str) -> None:
+def test_a_multilingual_translator_is_used_with_the_selected_language(page: Any, server: str) -> None:
     for view in ("glance", "write"):
         open_view(page, server, view, "languages", text="un renard")
         assert page.input_value("#option-into") == "de"
@@ -137,15 +137,15 @@ def test_a_translator_into_several_languages_is_asked_for_the_one_that_is_shown(
         assert "say which" not in page.inner_text("#panels")
     open_view(
         page, server, "surprisal", "attentive", text="the walls", into="fr", beside="languages"
-    )  # what neither run begins with
+    )  # not the default of either run
     assert page.query_selector(".refused") is None
     page.select_option("#run", "languages")
     page.wait_for_selector("#option-into")
     assert page.input_value("#option-into") == "fr"
 
 
-def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server: str) -> None:
-    """Of a run that reads bytes, so that there is no text that it refuses."""
+def test_hostile_texts_are_shown_and_not_executed(page: Any, server: str) -> None:
+    """With a run that reads bytes, which accepts every text."""
     assert len(HOSTILE) == 100
     known = (
         "section, h2, p, figure, figcaption, span, div, table, thead, tbody, tr, th, td, title, svg, svg *, button,"
@@ -157,8 +157,8 @@ def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server:
         page.fill("#text", "\n".join(HOSTILE[start : start + 25]))
         page.wait_for_selector(f"h2:text-is('{view.capitalize()}')")
         page.wait_for_selector(f".coloured:has-text({json.dumps(MARKS[start])})")
-        strange = page.eval_on_selector_all(f".panel *:not({known})", "found => found.map((each) => each.tagName)")
-        assert strange == []
+        unexpected = page.eval_on_selector_all(f".panel *:not({known})", "found => found.map((each) => each.tagName)")
+        assert unexpected == []
         assert page.query_selector(".refused") is None
     page.goto(f"{server}#view=write&run=bytes&text={quote(HOSTILE[0])}")
     page.wait_for_selector(".candidates li")
@@ -166,7 +166,7 @@ def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server:
     assert page.evaluate("window.bad") is None
 
 
-def test_the_pages_own_elements_hold_any_text(page: Any, server: str) -> None:
+def test_elements_of_the_page_can_contain_any_text(page: Any, server: str) -> None:
     open_view(page, server, "run", "gpt")
     shown = page.evaluate(
         """async (texts) => {
@@ -183,9 +183,9 @@ def test_the_pages_own_elements_hold_any_text(page: Any, server: str) -> None:
     assert page.evaluate("window.bad") is None
 
 
-def test_a_picture_that_holds_more_than_a_picture_is_not_shown(page: Any, server: str) -> None:
+def test_a_picture_with_foreign_elements_is_not_shown(page: Any, server: str) -> None:
     open_view(page, server, "tokens", "gpt", text="the")
-    trying = (
+    script = (
         "const { picture } = await import('/static/elements.js'); try { picture(html); return false } catch { return"
         " true }"
     )
@@ -195,10 +195,10 @@ def test_a_picture_that_holds_more_than_a_picture_is_not_shown(page: Any, server
         "<iframe></iframe>",
         "<meta http-equiv=refresh>",
     ):
-        assert page.evaluate(f"async (html) => {{ {trying} }}", html), html
+        assert page.evaluate(f"async (html) => {{ {script} }}", html), html
 
 
-def test_a_link_restores_a_view_and_back_and_forward_walk(page: Any, server: str) -> None:
+def test_a_link_restores_a_view_and_history_navigation_works(page: Any, server: str) -> None:
     open_view(
         page,
         server,
@@ -257,7 +257,7 @@ def test_the_keyboard_reaches_everything(page: Any, server: str) -> None:
 TEXTS_IN = "(found, kind) => found.map((one) => [...one.querySelectorAll(kind)].map((each) => each.textContent))"
 
 
-def test_two_runs_beside_each_other_have_one_scale_and_the_same_names(page: Any, server: str) -> None:
+def test_two_compared_runs_share_scale_and_names(page: Any, server: str) -> None:
     open_view(page, server, "next", "lstm", text="the walls", beside="gpt", top="3")
     page.wait_for_function("document.querySelectorAll('.part-bars').length === 2")
     names = page.eval_on_selector_all(".part-bars", TEXTS_IN, ".word-end")
@@ -266,7 +266,9 @@ def test_two_runs_beside_each_other_have_one_scale_and_the_same_names(page: Any,
     page.wait_for_function("document.querySelectorAll('.key').length === 2")
     scales = page.eval_on_selector_all(".key", "keys => keys.map((key) => key.textContent)")
     assert scales[0] == scales[1]
-    open_view(page, server, "surprisal", "gpt", text="the walls " * 5, beside="bytes")  # more than one of them can read
+    open_view(
+        page, server, "surprisal", "gpt", text="the walls " * 5, beside="bytes"
+    )  # more than one of the runs can read
     page.wait_for_selector(".refused")
     assert page.locator(".refused").count() == 1 and page.locator(".coloured").count() == 1
     open_view(page, server, "run", "gpt", beside="lstm")
@@ -274,7 +276,7 @@ def test_two_runs_beside_each_other_have_one_scale_and_the_same_names(page: Any,
     assert rows[0] == rows[2] and "none" in page.inner_text(".panel:nth-of-type(2)")
 
 
-def test_a_table_of_several_columns_fits_into_the_panel_of_one_of_two_runs(page: Any, server: str) -> None:
+def test_a_table_fits_into_one_of_two_panels(page: Any, server: str) -> None:
     open_view(page, server, "attention", "gpt", text="the walls", beside="heads")
     page.locator(".part-table table").nth(1).wait_for()
     sizes = page.eval_on_selector_all(
@@ -283,19 +285,19 @@ def test_a_table_of_several_columns_fits_into_the_panel_of_one_of_two_runs(page:
     assert len(sizes) == 2 and all(needed <= there for needed, there in sizes), sizes
 
 
-def test_layers_are_compared_before_and_after_a_head_is_off(page: Any, server: str) -> None:
+def test_layers_are_compared_before_and_after_switching_a_head_off(page: Any, server: str) -> None:
     open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1")
     page.wait_for_selector("h2:has-text('without 1.1')")
     settle(page)
     assert page.locator(".panel:not(.whole) .part-heatmap").count() == 2 and page.query_selector(".refused") is None
     open_view(
         page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1", beside="bytes"
-    )  # which has no heads
+    )  # a run without heads
     page.wait_for_selector(".part-heatmap")
     assert page.query_selector(".refused") is None
 
 
-def test_heads_above_a_layer_without_any_are_walked_and_switched_off_by_their_names(page: Any, server: str) -> None:
+def test_heads_above_a_layer_without_heads_can_be_selected_and_switched_off(page: Any, server: str) -> None:
     open_view(page, server, "attention", "pruned", text="the walls", layer="2", head="1")
     assert page.inner_text("figcaption").startswith("Head 2.1")
     page.keyboard.press("ArrowDown")
@@ -305,7 +307,10 @@ def test_heads_above_a_layer_without_any_are_walked_and_switched_off_by_their_na
     page.wait_for_selector(".part-grid .chosen.silent")
     settle(page)
     panels = page.locator(".panel:has(.part-grid)")
-    assert [panels.nth(number).locator(".silent").count() for number in (0, 1)] == [0, 1]  # all heads, and without 3.1
+    assert [panels.nth(number).locator(".silent").count() for number in (0, 1)] == [
+        0,
+        1,
+    ]  # with all heads, and without 3.1
     assert "3.1\toff" in panels.nth(1).inner_text() and "3.1\ton" in panels.nth(0).inner_text()
     assert page.query_selector(".refused") is None
 
@@ -314,7 +319,7 @@ def options_of(page: Any, name: str) -> list[str]:
     return page.locator(f"select#option-{name} option").all_inner_texts()
 
 
-def test_layers_and_heads_are_chosen_from_those_that_the_run_has(page: Any, server: str) -> None:
+def test_layers_and_heads_are_chosen_from_those_of_the_run(page: Any, server: str) -> None:
     open_view(page, server, "attention", "pruned", text="the walls")
     assert options_of(page, "layer") == ["–", "2", "3"] and options_of(page, "heads") == ["self"]
     page.select_option("#option-layer", "2")
@@ -322,7 +327,7 @@ def test_layers_and_heads_are_chosen_from_those_that_the_run_has(page: Any, serv
     assert options_of(page, "head") == ["–", "1", "2"]
     page.select_option("#option-head", "2")
     page.wait_for_selector("figcaption:has-text('Head 2.2')")
-    page.select_option("#option-layer", "3")  # which has one head: the second is forgotten
+    page.select_option("#option-layer", "3")  # layer 3 has one head, so the choice of the second is reset
     page.wait_for_selector("figcaption:has-text('Layer 3')")
     assert options_of(page, "head") == ["–", "1"] and "head=" not in page.url
     page.select_option("#off", "3.1")
@@ -337,7 +342,7 @@ def test_layers_and_heads_are_chosen_from_those_that_the_run_has(page: Any, serv
     page.wait_for_selector("h2:has-text('Cells of layer 1')")
 
 
-def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
+def test_keys_step_forward_and_back_through_writing(page: Any, server: str) -> None:
     open_view(page, server, "write", "lstm", text="the walls")
     for _ in range(3):
         count = page.locator(".path .token").count()
@@ -355,7 +360,7 @@ def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
 
 def test_the_bar_of_a_next_token_is_as_long_as_its_probability(page: Any, server: str) -> None:
     open_view(page, server, "write", "lstm", text="the walls")
-    found = page.evaluate("""async () => {
+    measured = page.evaluate("""async () => {
             const body = JSON.stringify({ runs: ['lstm'], text: 'the walls', top: 20 });
             const headers = { 'content-type': 'application/json' };
             const asked = await fetch('api/step', { method: 'POST', headers, body });
@@ -363,29 +368,29 @@ def test_the_bar_of_a_next_token_is_as_long_as_its_probability(page: Any, server
             const widths = bars.map((bar) => bar.firstChild.offsetWidth / bar.offsetWidth);
             return [(await asked.json()).next.probabilities, widths];
         }""")
-    assert found[1] == pytest.approx(found[0][:3], abs=0.005)
+    assert measured[1] == pytest.approx(measured[0][:3], abs=0.005)
 
 
-def test_a_drawn_token_may_be_one_that_is_not_listed_and_the_rest_is_shown_as_such(page: Any, server: str) -> None:
+def test_a_drawn_token_may_be_outside_the_list(page: Any, server: str) -> None:
     open_view(page, server, "write", "bytes", text="the walls")
     listed = page.locator(".candidates button .word").all_inner_texts()
     shares = page.locator(".candidates .others").inner_text()
     assert len(listed) == 20 and shares.startswith("all others")
-    asked = []
+    seeds = []
     for count in range(
         12
-    ):  # of 300 nearly equal tokens all but 20 are not listed: that none of 12 is has a chance of 10^-14
+    ):  # 280 of 300 nearly equal tokens are not listed; 12 listed draws in a row have a probability of 10^-14
         with page.expect_request(lambda request: "seed" in (request.post_data_json or {})) as request:
             page.click("button:has-text('draw')")
-        asked.append(request.value.post_data_json["seed"])
+        seeds.append(request.value.post_data_json["seed"])
         page.locator(".path .token").nth(count).wait_for()
         page.wait_for_selector(".said:has-text('drawn: ')")
         if "none of the 20 listed" in page.inner_text(".said"):
             break
-    assert "none of the 20 listed" in page.inner_text(".said") and len(set(asked)) == len(asked)
+    assert "none of the 20 listed" in page.inner_text(".said") and len(set(seeds)) == len(seeds)
 
 
-def test_a_search_is_walked_step_by_step_and_the_link_has_the_step(page: Any, server: str) -> None:
+def test_a_search_can_be_stepped_through_and_the_link_stores_the_step(page: Any, server: str) -> None:
     open_view(page, server, "beam", "lstm", text="the", max_new="4")
     page.wait_for_selector("output:has-text('step 4 of 4')")
     page.keyboard.press("ArrowLeft")
@@ -398,7 +403,7 @@ def test_a_search_is_walked_step_by_step_and_the_link_has_the_step(page: Any, se
     page.wait_for_selector("output:has-text('step 3 of 4')")
 
 
-def test_what_takes_long_waits_for_its_button_and_a_link_asks_for_it(page: Any, server: str) -> None:
+def test_slow_views_wait_for_the_button_or_a_link(page: Any, server: str) -> None:
     open_view(page, server, "attribution", "gpt", text="the walls")
     assert page.query_selector(".drawn > *") is None
     page.click("button.main")
@@ -408,7 +413,7 @@ def test_what_takes_long_waits_for_its_button_and_a_link_asks_for_it(page: Any, 
     page.wait_for_selector(".drawn .clew-view")
 
 
-def test_an_error_is_opened_with_all_that_the_model_was_given(page: Any, server: str) -> None:
+def test_an_error_is_opened_with_every_input_of_the_model(page: Any, server: str) -> None:
     open_view(page, server, "errors", "pairs")
     page.click("td button:has-text('look')")
     page.wait_for_selector("h2:has-text('Prediction')")
@@ -421,27 +426,27 @@ def test_an_error_is_opened_with_all_that_the_model_was_given(page: Any, server:
     page.wait_for_selector(".coloured:has-text('red/')")
 
 
-def test_a_view_that_finds_its_own_text_is_given_none_but_the_readers(page: Any, server: str) -> None:
+def test_a_view_with_its_own_text_receives_only_typed_text(page: Any, server: str) -> None:
     open_view(page, server, "gradients", "lstm")
     assert page.input_value("#text") == "" and "validation text" in page.get_attribute("#text", "placeholder")
-    with page.expect_request("**/api/look/gradients") as asked:
+    with page.expect_request("**/api/look/gradients") as request:
         page.click("button.main")
-    assert "text" not in asked.value.post_data_json["options"]
+    assert "text" not in request.value.post_data_json["options"]
     page.fill("#text", "the walls")
-    with page.expect_request("**/api/look/gradients") as asked:
+    with page.expect_request("**/api/look/gradients") as request:
         page.click("button.main")
-    assert asked.value.post_data_json["options"]["text"] == "the walls"
-    open_view(page, server, "gradients", "attentive")  # which has none
+    assert request.value.post_data_json["options"]["text"] == "the walls"
+    open_view(page, server, "gradients", "attentive")  # a run without a default text
     assert page.input_value("#text")
 
 
-def test_two_tabs_that_ask_fifty_times_get_their_own_pictures(page: Any, server: str) -> None:
+def test_two_tabs_with_many_requests_get_their_own_pictures(page: Any, server: str) -> None:
     other = page.context.new_page()
     tabs = {"the walls were tall and red": page, "she went in and all was well": other}
     for tab in tabs.values():
         open_view(tab, server, "surprisal", "lstm", text="a")
     for text, tab in tabs.items():
-        tab.evaluate(ASKING, text)
+        tab.evaluate(TYPING, text)
     for text, tab in tabs.items():
         tab.wait_for_selector(f".coloured:has-text('{text.replace(' ', '·')}')")
         tab.wait_for_timeout(100)
@@ -449,7 +454,7 @@ def test_two_tabs_that_ask_fifty_times_get_their_own_pictures(page: Any, server:
         assert tab.query_selector(".waiting, .refused") is None
 
 
-ASKING = """(text) => {
+TYPING = """(text) => {
     const field = document.getElementById('text');
     const type = (count) => {
         field.value = text.slice(0, text.length - 24 + count);
@@ -459,10 +464,10 @@ ASKING = """(text) => {
     };
     setTimeout(type, 10, 0);
 }"""
-"""Writes a text letter by letter and asks after each: 25 requests, most of them before the one before is answered."""
+"""Types a text letter by letter and sends a request after each: 25 requests, most before the previous answer."""
 
 
-def test_it_fits_a_phone_and_long_texts(page: Any, server: str) -> None:
+def test_the_page_fits_a_phone_with_long_texts(page: Any, server: str) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     for view, run in (("glance", "lstm"), ("attention", "transformer"), ("write", "lstm")):
         open_view(page, server, view, run, text="a red fox " * (50 if run == "lstm" else 1))

@@ -1,5 +1,4 @@
-"""Pictures and sounds on the page, asked without a browser: sent once, looked at by every instrument, and never by a
-path."""
+"""Pictures and sounds on the page, without a browser: uploaded once, usable by every instrument, never read by path."""
 
 import json
 from base64 import b64encode
@@ -32,7 +31,7 @@ from tests.serving.test_page import ask
 FROZEN = Path(__file__).parents[1] / "runs" / "frozen" / "format-3"
 FILES = {"captioning": "0.png", "picture_classification": "3.png", "transcription": "3.wav"}
 LONG = ("cost", "ablation")
-"""What takes seconds, or more than a file."""
+"""Instruments that are slow, or need more than a file."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def name_of(inspector: Inspector, task: str) -> str:
     return next(name for name, run in inspector.runs.items() if task in str(run.folder))
 
 
-def send(inspector: Inspector, task: str, data: bytes | None = None, name: str = "mine") -> dict[str, Any]:
+def upload(inspector: Inspector, task: str, data: bytes | None = None, name: str = "mine") -> dict[str, Any]:
     content = (FROZEN / task / FILES[task]).read_bytes() if data is None else data
     return inspector.upload(
         UploadRequest(runs=(name_of(inspector, task),), data=b64encode(content).decode(), name=name)
@@ -61,11 +60,9 @@ def send(inspector: Inspector, task: str, data: bytes | None = None, name: str =
 
 
 @pytest.mark.parametrize("task", quickly(FILES, "captioning", "transcription"))
-def test_every_instrument_sees_in_a_file_that_was_sent_what_it_sees_in_one_by_its_path(
-    task: str, inspector: Inspector
-) -> None:
+def test_every_instrument_treats_an_uploaded_file_like_a_path(task: str, inspector: Inspector) -> None:
     run, name = inspector.runs[name_of(inspector, task)], name_of(inspector, task)
-    file = send(inspector, task, name=FILES[task])["file"]
+    file = upload(inspector, task, name=FILES[task])["file"]
     for instrument in fitting(subject_of(run)):
         if "text" not in INSTRUMENTS[instrument].options.model_fields or instrument in LONG:
             continue
@@ -77,10 +74,10 @@ def test_every_instrument_sees_in_a_file_that_was_sent_what_it_sees_in_one_by_it
     assert saved.startswith("<svg")
 
 
-def test_a_captioner_writes_step_by_step_from_a_file(inspector: Inspector) -> None:
-    file = send(inspector, "captioning")["file"]
-    found = inspector.step(StepRequest(runs=(name_of(inspector, "captioning"),), text=file))
-    assert found["next"]["tokens"][0] == "a"
+def test_a_captioner_can_be_stepped_through_with_a_file(inspector: Inspector) -> None:
+    file = upload(inspector, "captioning")["file"]
+    step = inspector.step(StepRequest(runs=(name_of(inspector, "captioning"),), text=file))
+    assert step["next"]["tokens"][0] == "a"
 
 
 PATHS = ["0.png", str(FROZEN / "captioning" / "0.png"), "/etc/passwd", "file-0", "../0.png", {"data": ""}, ["0.png"], 3]
@@ -93,7 +90,7 @@ def test_no_path_is_read(text: Any, inspector: Inspector, monkeypatch: pytest.Mo
         inspector.look("caption", LookRequest(runs=(name_of(inspector, "captioning"),), options={"text": text}))
 
 
-def test_runs_say_which_files_they_read_and_have_samples_that_can_be_looked_at_at_once(inspector: Inspector) -> None:
+def test_runs_describe_their_files_and_offer_samples(inspector: Inspector) -> None:
     runs = {run["name"]: run for run in inspector.describe()["runs"]}
     media = {
         name_of(inspector, task): media for task, media in zip(FILES, ("picture", "picture", "sound"), strict=True)
@@ -110,7 +107,7 @@ def test_runs_say_which_files_they_read_and_have_samples_that_can_be_looked_at_a
     assert inspector.most_bytes == MOST_BODY and Inspector([small_run("gpt")]).most_bytes == MOST_BYTES
 
 
-def test_a_file_is_described_and_its_bytes_are_no_page(app: Any, inspector: Inspector) -> None:
+def test_a_file_is_described_and_its_bytes_are_never_served_as_html(app: Any, inspector: Inspector) -> None:
     hostile = png(np.zeros((2, 400, 3), np.uint8)) + b"<script>alert(1)</script>"
     body = {"runs": [name_of(inspector, "captioning")], "data": b64encode(hostile).decode(), "name": "<b>.png"}
     sent = ask(app, "/api/files", **body).json()
@@ -119,16 +116,16 @@ def test_a_file_is_described_and_its_bytes_are_no_page(app: Any, inspector: Insp
         and sent["about"] == "400 x 2 pixels"
         and sent["picture"].startswith("data:image/png;base64,")
     )
-    found = ask(app, f"/api/files/{sent['file']}").json()
-    assert found == {key: value for key, value in sent.items() if key != "seconds"}
+    described = ask(app, f"/api/files/{sent['file']}").json()
+    assert described == {key: value for key, value in sent.items() if key != "seconds"}
     content = ask(app, f"/api/files/{sent['file']}/content")
     assert content.content == hostile and content.headers["content-type"] == "application/octet-stream"
     assert content.headers["content-disposition"] == "attachment"
-    sound = send(inspector, "transcription")
+    sound = upload(inspector, "transcription")
     assert sound["plays"] == "audio/wav" and sound["about"] == "0.30 seconds, 4,000 samples per second"
 
 
-REFUSED = [
+INVALID = [
     ("captioning", b"no picture", "mine: this is not a picture in a known format"),
     ("captioning", b"", "mine: the file is empty"),
     ("captioning", (FROZEN / "captioning" / "0.png").read_bytes()[:-30], "mine: the picture is damaged or truncated"),
@@ -145,49 +142,49 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("task", "data", "why"), REFUSED, ids=range(len(REFUSED)))
-def test_a_file_that_cannot_be_read_is_refused_when_it_is_sent(
+@pytest.mark.parametrize(("task", "data", "why"), INVALID, ids=range(len(INVALID)))
+def test_an_unreadable_file_is_rejected_on_upload(
     task: str, data: bytes, why: str, app: Any, inspector: Inspector
 ) -> None:
     body = {"runs": [name_of(inspector, task)], "data": b64encode(data).decode(), "name": "mine"}
-    found = ask(app, "/api/files", **body)
-    assert found.status_code == 422 and why in found.json()["error"]
+    response = ask(app, "/api/files", **body)
+    assert response.status_code == 422 and why in response.json()["error"]
 
 
-def test_what_is_wrong_with_a_request_is_said(app: Any, inspector: Inspector) -> None:
+def test_invalid_requests_are_rejected_with_the_reason(app: Any, inspector: Inspector) -> None:
     name = name_of(inspector, "captioning")
-    asked = [
+    requests = [
         ({"runs": ["gpt"], "data": ""}, "gpt reads texts, not files; type a text"),
         ({"runs": [name], "data": "!"}, "data is not base64"),
         ({"runs": [name]}, "data"),
         ({"runs": [name, "gpt"]}, "data"),
     ]
-    for body, why in asked:
-        found = ask(app, "/api/files", **body)
-        assert found.status_code == 422 and why in found.json()["error"], found.text
+    for body, why in requests:
+        response = ask(app, "/api/files", **body)
+        assert response.status_code == 422 and why in response.json()["error"], response.text
     for path in ("/api/files/file-0", "/api/files/file-0/content", "/api/files/%2e%2e%2fpage.py"):
-        found = ask(app, path)
-        assert found.status_code in (404, 422) and set(found.json()) == {"error"}
-    mixed = LookRequest(runs=(name, "gpt"), options={"text": send(inspector, "captioning")["file"]})
+        response = ask(app, path)
+        assert response.status_code in (404, 422) and set(response.json()) == {"error"}
+    mixed = LookRequest(runs=(name, "gpt"), options={"text": upload(inspector, "captioning")["file"]})
     with pytest.raises(UserError, match="reads files and .*gpt reads texts; look at them separately"):
         inspector.look("levels", mixed)
 
 
-def test_the_file_that_was_asked_for_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_file_is_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = [FileBytes(f"{level}.png", png(np.full((1, 1, 3), level, np.uint8))) for level in range(4)]
     monkeypatch.setattr(held_files, "MOST_HELD", 3 * len(pictures[0].data))
-    held = HeldFiles([(pictures[0], "picture")])
-    first, second, third = (held.put(file, "picture")["file"] for file in pictures[1:])
-    assert held.get(first) and held.get(second) and held.get(third)
-    held.get(first)
-    last = held.put(FileBytes("more.png", pictures[0].data), "picture")["file"]
-    assert held.get(second) is None and held.get(first) and held.get(last)
-    assert held.put(pictures[0], "picture")["file"] in held.samples and held.size <= held_files.MOST_HELD
+    files = HeldFiles([(pictures[0], "picture")])
+    first, second, third = (files.put(file, "picture")["file"] for file in pictures[1:])
+    assert files.get(first) and files.get(second) and files.get(third)
+    files.get(first)
+    last = files.put(FileBytes("more.png", pictures[0].data), "picture")["file"]
+    assert files.get(second) is None and files.get(first) and files.get(last)
+    assert files.put(pictures[0], "picture")["file"] in files.samples and files.size <= held_files.MOST_HELD
     with pytest.raises(UserError, match="the server no longer has this file; choose it again"):
-        held.find(second)
+        files.find(second)
 
 
 def test_a_view_of_a_file_is_plain_json(inspector: Inspector) -> None:
-    file = send(inspector, "captioning", name="<i>.png")["file"]
-    found = inspector.look("caption", LookRequest(runs=(name_of(inspector, "captioning"),), options={"text": file}))
-    assert json.loads(json.dumps(found))["facts"]["picture"] == "<i>.png" and "<i>" not in found["html"]
+    file = upload(inspector, "captioning", name="<i>.png")["file"]
+    view = inspector.look("caption", LookRequest(runs=(name_of(inspector, "captioning"),), options={"text": file}))
+    assert json.loads(json.dumps(view))["facts"]["picture"] == "<i>.png" and "<i>" not in view["html"]

@@ -1,4 +1,4 @@
-"""What the page refuses to look at, and that it does so before it has taken the memory."""
+"""Requests that the page rejects, before they take memory."""
 
 import asyncio
 import json
@@ -51,22 +51,22 @@ def ask(app: Any, path: str, **body: Any) -> httpx.Response:
         ("/api/step", {"runs": ["lstm"], "text": "a" * 900_000}, "20,000"),
     ],
 )
-def test_a_text_that_is_too_long_is_refused_with_the_limit_and_takes_no_memory(
+def test_too_long_a_text_is_rejected_with_the_limit_and_takes_no_memory(
     app: Any, path: str, body: dict[str, Any], longest: str
 ) -> None:
     tracemalloc.start()
-    found = ask(app, path, **body)
+    response = ask(app, path, **body)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found.status_code == 422
+    assert response.status_code == 422
     assert (
         f"the text has 900,000 characters, but the page reads at most {longest} here; shorten it"
-        in found.json()["error"]
+        ", or use `clew look` on the command line" in response.json()["error"]
     )
     assert peak < 50_000_000
 
 
-def test_attention_that_would_take_gigabytes_is_refused_before_the_model_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_that_would_take_gigabytes_is_rejected_before_the_model_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     run = small_run("heads")
     monkeypatch.setattr(type(run.task), "forward", lambda *given, **options: pytest.fail("the model was run"))
     with pytest.raises(
@@ -78,7 +78,7 @@ def test_attention_that_would_take_gigabytes_is_refused_before_the_model_reads(m
         Inspector([run]).view("attention", LookRequest(runs=("heads",), options={"text": "a " * 9_999}))
 
 
-def test_the_estimate_grows_with_the_square_of_the_text_where_a_model_attends_and_with_the_text_where_not() -> None:
+def test_the_memory_estimate_is_quadratic_for_attention_and_linear_otherwise() -> None:
     words = "the walls " * 100
     heads, lstm = small_run("heads"), small_run("lstm")
     assert memory("attention", heads, [words * 10]) / memory("attention", heads, [words]) == pytest.approx(100, rel=0.1)
@@ -89,28 +89,30 @@ def test_the_estimate_grows_with_the_square_of_the_text_where_a_model_attends_an
 
 
 @pytest.mark.parametrize("name", ["tokens", "surprisal", "cells"])
-def test_a_long_text_is_shown_where_that_costs_little(app: Any, name: str) -> None:
-    found = ask(app, f"/api/look/{name}", runs=["lstm"], options={"text": "the walls " * 200})
-    assert found.status_code == 200 and found.json()["html"]
+def test_a_long_text_is_accepted_by_cheap_views(app: Any, name: str) -> None:
+    response = ask(app, f"/api/look/{name}", runs=["lstm"], options={"text": "the walls " * 200})
+    assert response.status_code == 200 and response.json()["html"]
 
 
-def test_a_text_of_a_thousand_tokens_is_within_the_limits_of_a_model_of_twelve_layers_with_twelve_heads() -> None:
+def test_a_thousand_tokens_fit_a_model_of_twelve_layers_with_twelve_heads() -> None:
     assert MOST_MEMORY > 4 * 1024**2 * 144 * 3 + 8 * 1024 * 50_257
     check_view_memory("attention", [small_run("heads")], {"text": "the walls were tall " * 250})
 
 
-def test_a_picture_that_would_stop_a_browser_is_not_drawn() -> None:
+def test_too_large_a_picture_is_not_drawn() -> None:
     check_parts([Note("a" * 1000), Table(("word",), [("the",)] * 1000)])
     with pytest.raises(
-        UserError, match=r"the picture has about 62 MB, but the page shows at most 32 MB; shorten the text"
+        UserError,
+        match=r"the picture has about 62 MB, but the page shows at most 32 MB; shorten the text"
+        ", or ask for less of it",
     ):
         check_parts([Note("a" * 10_000_000)])
 
 
-def test_a_column_that_would_take_too_much_is_refused_and_the_one_beside_it_is_shown() -> None:
+def test_one_too_large_column_is_rejected_and_the_other_is_shown() -> None:
     short, long = {"text": "the walls"}, {"text": "a " * 9_999}
     runs = [small_run("heads"), small_run("gpt")]
-    asked = LookRequest(runs=("gpt",), options=short, beside=(Column(runs=["heads"], options=long),))
-    shown, refused = Inspector(runs).look("attention", asked)["views"]
+    request = LookRequest(runs=("gpt",), options=short, beside=(Column(runs=["heads"], options=long),))
+    shown, refused = Inspector(runs).look("attention", request)["views"]
     assert shown["title"] == "Attention" and shown["html"]
     assert "attention of heads takes about" in refused["error"] and "html" not in refused

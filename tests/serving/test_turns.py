@@ -1,4 +1,4 @@
-"""Requests of all sizes at once: what is refused for its size, who overtakes whom, and that no answer changes by it."""
+"""Requests of all sizes at once: too large ones are rejected, small ones overtake, and answers stay the same."""
 
 import asyncio
 from typing import Any
@@ -60,16 +60,16 @@ TOO_MUCH: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "verb", "body", "sentence"), TOO_MUCH)
-def test_what_would_take_minutes_is_refused_with_the_bound(
+def test_requests_that_would_take_minutes_are_rejected_with_the_limit(
     name: str, verb: str, body: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(UserError, match=sentence) as refused:
+    with pytest.raises(UserError, match=sentence) as caught:
         call_of(small_run(name), verb, body)
     assert (
         "a request may generate at most 100,000 (texts x samples x max_new x beams); ask for less, or send several"
         " requests"
-        in str(refused.value)
-        or ("a request may have at most 2,560,000; send several requests" in str(refused.value))
+        in str(caught.value)
+        or ("a request may have at most 2,560,000; send several requests" in str(caught.value))
     )
 
 
@@ -84,11 +84,11 @@ def test_what_would_take_minutes_is_refused_with_the_bound(
         ("bert", "fill", {"texts": ["a " * 1000] * 256}),
     ],
 )
-def test_what_is_within_the_bound_is_taken(name: str, verb: str, body: dict[str, Any]) -> None:
+def test_requests_within_the_limit_are_accepted(name: str, verb: str, body: dict[str, Any]) -> None:
     assert call_of(small_run(name), verb, body).rows
 
 
-def test_one_text_may_have_what_the_runs_own_settings_ask_for() -> None:
+def test_one_text_may_use_the_settings_of_the_run() -> None:
     run = small_run("lstm")
     wide = run.config.decoding.model_copy(update={"max_new": 60_000, "method": "beam"})
     large = type(run)(run.folder, run.config.model_copy(update={"decoding": wide}), run.vocabularies, run.task)
@@ -102,8 +102,7 @@ def test_one_text_may_have_what_the_runs_own_settings_ask_for() -> None:
 def long_and_short(
     service: Service, long: tuple[str, Any], short: list[tuple[str, Any]]
 ) -> tuple[Any, list[Any], bool]:
-    """The long request's answer, those of the short ones that came while it was under way, and whether these were there
-    first."""
+    """The answers to a long request and to short ones sent while it runs, and whether the short ones came first."""
 
     async def both() -> tuple[Any, list[Any], bool]:
         transport = httpx.ASGITransport(app=service.app())
@@ -112,15 +111,15 @@ def long_and_short(
             while not service.worker.running:
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.05)
-            found = [await client.post(path, json=body) for path, body in short]
+            responses = [await client.post(path, json=body) for path, body in short]
             is_under_way = not first.done()
-            return (await first).json(), [each.json() for each in found], is_under_way
+            return (await first).json(), [each.json() for each in responses], is_under_way
 
     return asyncio.run(both())
 
 
 @pytest.mark.parametrize("long", [{"max_new": 700, "samples": 8}, {"max_new": 900, "method": "beam", "beams": 32}])
-def test_short_requests_are_not_held_up_by_a_long_one_and_no_answer_changes(make: Make, long: dict[str, Any]) -> None:
+def test_short_requests_overtake_a_long_one_without_changing_answers(make: Make, long: dict[str, Any]) -> None:
     service, run = make("lstm"), small_run("lstm")
     short = [{"text": "she", "max_new": 5, "seed": 1}, {"text": "the", "max_new": 9, "method": "beam", "beams": 3}]
     first, others, is_under_way = long_and_short(
@@ -129,35 +128,35 @@ def test_short_requests_are_not_held_up_by_a_long_one_and_no_answer_changes(make
     assert is_under_way
     alone = [one.text for row in run.ask("generate", ["the"], **long) for one in row]
     assert [one["text"] for one in first["answers"]] == alone
-    for body, found in zip(short, others, strict=True):
+    for body, answer in zip(short, others, strict=True):
         text = body.pop("text")
-        assert [one["text"] for one in found["answers"]] == [
+        assert [one["text"] for one in answer["answers"]] == [
             one.text for row in run.ask("generate", [text], **body) for one in row
         ]
 
 
 @pytest.mark.slow
-def test_requests_of_another_verb_overtake_as_well(make: Make) -> None:
+def test_requests_of_another_verb_overtake_too(make: Make) -> None:
     service = make("lstm")
     body = {"text": "the", "choices": ["walls", "door"]}
-    _, (found,), is_under_way = long_and_short(
+    _, (answer,), is_under_way = long_and_short(
         service, ("/generate", {"text": "the", "max_new": 1500, "samples": 8}), [("/classify", body)]
     )
     assert is_under_way
     (alone,) = small_run("lstm").ask("classify", ["the"], choices=["walls", "door"])
-    assert found["answers"][0]["label"] == alone.label
+    assert answer["answers"][0]["label"] == alone.label
 
 
 @pytest.mark.slow
-def test_requests_of_every_size_at_once_are_answered_as_each_alone(make: Make) -> None:
+def test_requests_of_every_size_are_answered_like_single_ones(make: Make) -> None:
     service = make("lstm", "gpt", "transformer")
     sizes = [1, 2, 7, 30, 60, 240, 500]
-    asked = [
+    requests = [
         (f"/{name}/generate", {"text": "the", "max_new": size, "seed": size})
         for size in sizes
         for name in ("lstm", "gpt")
     ]
-    asked += [
+    requests += [
         ("/transformer/translate", {"text": "a red fox", "max_new": size, "beams": 1 + size % 5}) for size in sizes
     ]
 
@@ -165,24 +164,24 @@ def test_requests_of_every_size_at_once_are_answered_as_each_alone(make: Make) -
         transport = httpx.ASGITransport(app=service.app())
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
             tasks = []
-            for path, body in reversed(asked):
+            for path, body in reversed(requests):
                 tasks.append(asyncio.ensure_future(client.post(path, json=body)))
                 await asyncio.sleep(0.01)
             return [response.json() for response in await asyncio.gather(*tasks)][::-1]
 
-    for (path, body), found in zip(asked, asyncio.run(everyone()), strict=True):
+    for (path, body), answer in zip(requests, asyncio.run(everyone()), strict=True):
         _, name, verb = path.split("/")
         options = {key: value for key, value in body.items() if key != "text"}
         alone = [one.text for row in small_run(name).ask(verb, [body["text"]], **options) for one in row]
-        told = [one.get("text", one.get("target")) for one in found["answers"]]
-        assert told == alone, (path, body)
+        texts = [one.get("text", one.get("target")) for one in answer["answers"]]
+        assert texts == alone, (path, body)
 
 
-def test_requests_of_equal_options_wait_to_be_answered_together(make: Make) -> None:
+def test_requests_with_equal_options_are_answered_together(make: Make) -> None:
     service = make("lstm", batch=8)
-    seen: list[int] = []
-    service.batcher.observe = lambda call, rows, answers: seen.append(len(rows))
-    body = {"text": "the", "max_new": 200, "repetition_penalty": 1.1}  # which no running batch has
+    batch_sizes: list[int] = []
+    service.batcher.observe = lambda call, rows, answers: batch_sizes.append(len(rows))
+    body = {"text": "the", "max_new": 200, "repetition_penalty": 1.1}  # an option that running batches do not support
 
     async def everyone() -> None:
         transport = httpx.ASGITransport(app=service.app())
@@ -193,4 +192,4 @@ def test_requests_of_equal_options_wait_to_be_answered_together(make: Make) -> N
             await asyncio.gather(first, *(client.post("/generate", json=body) for _ in range(8)))
 
     asyncio.run(everyone())
-    assert seen == [8, 8]
+    assert batch_sizes == [8, 8]

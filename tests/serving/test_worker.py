@@ -1,4 +1,4 @@
-"""One thread, one job at a time: what is dropped, what is ended, and what never mixes."""
+"""One thread runs one job at a time: jobs are dropped, ended, and never mixed."""
 
 import asyncio
 import threading
@@ -15,13 +15,13 @@ from clew.serving.worker import Busy, Ended, Late, Superseded, Worker
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    made = Worker(longest_queue=8)
-    yield made
-    assert made.close(5.0)
+    started = Worker(longest_queue=8)
+    yield started
+    assert started.close(5.0)
 
 
 def until(event: threading.Event, model: nn.Module) -> Any:
-    """Work that calls a module again and again, as decoding does, until it may end."""
+    """Work that calls a module repeatedly, as decoding does, until the event is set."""
 
     def work() -> str:
         while not event.wait(0.001):
@@ -31,20 +31,20 @@ def until(event: threading.Event, model: nn.Module) -> Any:
     return work
 
 
-def test_it_gives_what_the_work_gives_or_raises(worker: Worker) -> None:
-    def wrong() -> None:
+def test_a_job_returns_the_result_of_its_work_or_raises(worker: Worker) -> None:
+    def fail() -> None:
         raise ZeroDivisionError("by nothing")
 
     assert asyncio.run(worker.do(lambda: 6 * 7)) == 42
     with pytest.raises(ZeroDivisionError, match="by nothing"):
-        asyncio.run(worker.do(wrong))
+        asyncio.run(worker.do(fail))
     assert asyncio.run(worker.do(lambda: threading.current_thread().name)) == "clew-worker"
 
 
-def test_a_newer_job_of_a_key_ends_the_running_and_drops_the_waiting(worker: Worker) -> None:
-    free = threading.Event()
+def test_a_newer_job_of_a_key_ends_the_running_one_and_drops_the_waiting_one(worker: Worker) -> None:
+    released = threading.Event()
     ran: list[str] = []
-    running = worker.submit(until(free, nn.Linear(1, 1)), key=("tab", "attention"))
+    running = worker.submit(until(released, nn.Linear(1, 1)), key=("tab", "attention"))
     waiting = worker.submit(lambda: ran.append("waiting"), key=("tab", "attention"))
     other = worker.submit(lambda: "other tab", key=("other", "attention"))
     newest = worker.submit(lambda: "newest", key=("tab", "attention"))
@@ -52,10 +52,10 @@ def test_a_newer_job_of_a_key_ends_the_running_and_drops_the_waiting(worker: Wor
         with pytest.raises(Superseded, match="a newer request"):
             job.result.result(5)
     assert newest.result.result(5) == "newest" and other.result.result(5) == "other tab"
-    assert ran == [] and not free.is_set()
+    assert ran == [] and not released.is_set()
 
 
-def test_a_request_that_comes_late_does_not_take_the_place_of_a_newer_one() -> None:
+def test_a_late_request_does_not_supersede_a_newer_one() -> None:
     worker, started, released = Worker(), threading.Event(), threading.Event()
     busy = worker.submit(lambda: started.set() or released.wait(10))
     assert started.wait(10)
@@ -67,7 +67,7 @@ def test_a_request_that_comes_late_does_not_take_the_place_of_a_newer_one() -> N
     worker.close()
 
 
-def test_work_that_takes_too_long_is_ended_and_the_next_is_done(worker: Worker) -> None:
+def test_work_over_the_time_limit_is_ended_and_the_next_job_runs(worker: Worker) -> None:
     late = worker.submit(until(threading.Event(), nn.Linear(1, 1)), seconds=0.02)
     after = worker.submit(lambda: "after")
     with pytest.raises(Late, match=r"longer than 0.02 seconds"):
@@ -75,16 +75,16 @@ def test_work_that_takes_too_long_is_ended_and_the_next_is_done(worker: Worker) 
     assert after.result.result(5) == "after"
 
 
-def test_the_queue_is_bounded() -> None:
-    worker, free = Worker(longest_queue=2), threading.Event()
-    running = worker.submit(until(free, nn.Linear(1, 1)))
+def test_the_length_of_the_queue_is_limited() -> None:
+    worker, released = Worker(longest_queue=2), threading.Event()
+    running = worker.submit(until(released, nn.Linear(1, 1)))
     while worker.running is not running:
         pass
     for _ in range(2):
         worker.submit(lambda: None)
     with pytest.raises(Busy, match="2 requests are waiting already"):
         worker.submit(lambda: None)
-    free.set()
+    released.set()
     assert worker.close(5.0)
     with pytest.raises(Busy, match="shutting down"):
         worker.submit(lambda: None)
@@ -94,17 +94,17 @@ def test_work_that_nobody_waits_for_is_ended(worker: Worker) -> None:
     never = threading.Event()
 
     async def leave() -> None:
-        asked = asyncio.ensure_future(worker.do(until(never, nn.Linear(1, 1))))
+        task = asyncio.ensure_future(worker.do(until(never, nn.Linear(1, 1))))
         await asyncio.sleep(0.02)
-        asked.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asked
+            await task
 
     asyncio.run(leave())
     assert asyncio.run(worker.do(lambda: "next")) == "next"
 
 
-def test_what_one_job_watches_no_other_sees(worker: Worker) -> None:
+def test_taps_of_one_job_are_not_seen_by_others(worker: Worker) -> None:
     tap = Tap()
     seen: dict[int, list[float]] = {number: [] for number in range(16)}
 
@@ -119,7 +119,7 @@ def test_what_one_job_watches_no_other_sees(worker: Worker) -> None:
     def forgetful(number: int) -> Any:
         def look() -> None:
             context = watching({tap: lambda x: seen[number].append(float(x))})
-            context.__enter__()  # and never left
+            context.__enter__()  # and never exited
             tap(torch.tensor(float(number)))
 
         return look
@@ -134,7 +134,7 @@ def test_what_one_job_watches_no_other_sees(worker: Worker) -> None:
     assert seen == {number: [float(number)] for number in seen}
 
 
-def test_closing_ends_what_runs_and_what_waits() -> None:
+def test_closing_ends_running_and_waiting_jobs() -> None:
     worker = Worker()
     jobs = [worker.submit(until(threading.Event(), nn.Linear(1, 1))) for _ in range(3)]
     assert worker.close(5.0)
@@ -143,7 +143,7 @@ def test_closing_ends_what_runs_and_what_waits() -> None:
             job.result.result(1)
 
 
-def test_modules_of_other_threads_are_left_alone(worker: Worker) -> None:
+def test_modules_in_other_threads_are_not_interrupted(worker: Worker) -> None:
     running = worker.submit(until(threading.Event(), nn.Linear(1, 1)), key="a")
     worker.submit(lambda: None, key="a")
     assert nn.Linear(1, 1)(torch.ones(1, 1)).shape == (1, 1)

@@ -1,4 +1,4 @@
-"""Requests whose rows are written in one running batch: shares, streams, and whoever leaves or fails."""
+"""Requests whose rows are generated in one running batch: shares, streams, and requests that leave or fail."""
 
 import asyncio
 import json
@@ -46,8 +46,8 @@ async def settled(writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt", "llama", "bytes"])
-def test_requests_with_unequal_options_are_written_together_as_each_alone(name: str) -> None:
-    asked = [
+def test_requests_with_different_options_are_generated_together_like_single_ones(name: str) -> None:
+    bodies = [
         {"text": "the walls", "max_new": 30, "seed": 3},
         {"text": "she", "max_new": 4, "method": "greedy"},
         {"text": "", "max_new": 40, "temperature": 0.5},
@@ -56,20 +56,20 @@ def test_requests_with_unequal_options_are_written_together_as_each_alone(name: 
     ]
 
     async def work(writer: Writer) -> Any:
-        calls = [call_of(small_run(name), "generate", body) for body in asked]
+        calls = [call_of(small_run(name), "generate", body) for body in bodies]
         streamed = [collected(writer.stream(each)) for each in calls if len(each.rows) == 1]
-        found = await asyncio.gather(*(writer.answers(each) for each in calls), *streamed)
+        results = await asyncio.gather(*(writer.answers(each) for each in calls), *streamed)
         await settled(writer)
         assert writer.batch.is_idle and writer.owners == {} and writer.active == [] and writer.open == []
-        return found
+        return results
 
     *answers, first, second, third, last = with_writer(work, name, rows=4)
-    expected = [alone(name=name, **body) for body in asked]
+    expected = [alone(name=name, **body) for body in bodies]
     assert [[one.text for row in each for one in row] for each in answers] == expected
     assert [[first], [second], [third], [last]] == [expected[0], expected[1], expected[2], expected[4]]
 
 
-def test_a_request_of_many_rows_has_its_share_and_no_more() -> None:
+def test_a_request_with_many_rows_gets_only_its_share() -> None:
     async def work(writer: Writer) -> tuple[bool, list[int]]:
         many = asyncio.ensure_future(writer.answers(call("the", max_new=300, samples=40)))
         while not writer.owners:
@@ -77,7 +77,7 @@ def test_a_request_of_many_rows_has_its_share_and_no_more() -> None:
         shares = []
         for _ in range(3):
             await writer.answers(call("she", max_new=3))
-            shares.append(max(len(asked.rows) for asked in writer.active) if writer.active else 0)
+            shares.append(max(len(request.rows) for request in writer.active) if writer.active else 0)
         is_under_way = not many.done()
         many.cancel()
         await asyncio.wait([many])
@@ -89,7 +89,7 @@ def test_a_request_of_many_rows_has_its_share_and_no_more() -> None:
     assert is_under_way and all(share <= 8 for share in shares)
 
 
-def test_a_stream_that_is_left_takes_its_row_out_of_the_batch() -> None:
+def test_closing_a_stream_removes_its_row_from_the_batch() -> None:
     async def work(writer: Writer) -> int:
         pieces = writer.stream(call("the", max_new=4000))
         await anext(pieces)
@@ -101,14 +101,14 @@ def test_a_stream_that_is_left_takes_its_row_out_of_the_batch() -> None:
     assert with_writer(work) < 4000
 
 
-def test_a_request_that_is_refused_says_which_text_and_leaves_the_others_alone() -> None:
+def test_a_rejected_request_names_its_text_and_does_not_affect_others() -> None:
     async def work(writer: Writer) -> list[Any]:
         texts = call_of(small_run("lstm"), "generate", {"texts": ["the", "she Ж", "a"], "max_new": 5})
         asked = [writer.answers(texts), writer.answers(call("she Ж")), writer.answers(call("she", max_new=5))]
-        found = await asyncio.gather(*asked, return_exceptions=True)
+        results = await asyncio.gather(*asked, return_exceptions=True)
         await settled(writer)
         assert writer.batch.is_idle and writer.owners == {}
-        return found
+        return results
 
     several, one, good = with_writer(work)
     assert str(several).startswith("text 2: the prompt has characters") and str(one).startswith(
@@ -117,7 +117,7 @@ def test_a_request_that_is_refused_says_which_text_and_leaves_the_others_alone()
     assert [each.text for each in good[0]] == alone("she", max_new=5)
 
 
-def test_what_goes_wrong_in_the_batch_is_told_to_all_and_the_next_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_batch_fails_all_its_requests_and_the_next_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(writer: Writer) -> list[Any]:
         advance, calls = writer.batch.advance, []
 
@@ -133,12 +133,12 @@ def test_what_goes_wrong_in_the_batch_is_told_to_all_and_the_next_are_answered(m
         )
         return [*lost, await writer.answers(call("the", max_new=5))]
 
-    first, second, found = with_writer(work)
+    first, second, results = with_writer(work)
     assert isinstance(first, RuntimeError) and isinstance(second, RuntimeError)
-    assert [each.text for each in found[0]] == alone("the", max_new=5)
+    assert [each.text for each in results[0]] == alone("the", max_new=5)
 
 
-def test_a_batch_ends_when_the_worker_does() -> None:
+def test_a_batch_ends_with_its_worker() -> None:
     async def work(writer: Writer) -> Any:
         asked = asyncio.ensure_future(writer.answers(call("the", max_new=4000)))
         while not writer.owners:
@@ -154,7 +154,7 @@ def test_a_batch_ends_when_the_worker_does() -> None:
     "options",
     [{"method": "beam"}, {"repetition_penalty": 1.2}, {"no_repeat_ngram": 3}, {"forced_end": True, "stop": ["a"]}],
 )
-def test_options_that_ask_for_another_algorithm_go_the_other_way(options: dict[str, Any]) -> None:
+def test_options_of_other_algorithms_do_not_join_the_batch(options: dict[str, Any]) -> None:
     asked = call("the", max_new=5, **options)
     assert not asked.joins and call("the", max_new=5).joins
     worker = Worker()
@@ -166,8 +166,10 @@ def test_options_that_ask_for_another_algorithm_go_the_other_way(options: dict[s
         worker.close(10.0)
 
 
-def sent(app: Any, path: str, body: dict[str, Any], stop_after: int) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
-    """What a client gets that goes away after some pieces."""
+def received_pieces(
+    app: Any, path: str, body: dict[str, Any], stop_after: int
+) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """The pieces and headers that a client receives which disconnects after some pieces."""
 
     async def run() -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
         parts: list[bytes] = []
@@ -204,18 +206,18 @@ def sent(app: Any, path: str, body: dict[str, Any], stop_after: int) -> tuple[li
     return asyncio.run(run())
 
 
-def test_server_sent_events_end_with_the_whole_text_and_a_broken_connection_ends_them() -> None:
+def test_server_sent_events_end_with_the_full_text_or_with_the_connection() -> None:
     worker = Worker()
     try:
         service = Service([small_run("lstm")], worker)
         body = {"text": "the", "max_new": 12, "stream": True}
-        parts, headers = sent(service.app(), "/generate", body, 1000)
+        parts, headers = received_pieces(service.app(), "/generate", body, 1000)
         events = [json.loads(part.decode().removeprefix("data: ")) for part in parts]
         assert (b"content-type", b"text/event-stream; charset=utf-8") in headers
         [text] = alone("the", max_new=12)
         assert events[-1] == {"done": True, "prompt": "the", "text": text} and len(events) > 3
         assert "".join(event["text"] for event in events[:-1]) == text
-        parts, _ = sent(service.app(), "/generate", {**body, "max_new": 4000}, 3)
+        parts, _ = received_pieces(service.app(), "/generate", {**body, "max_new": 4000}, 3)
         assert 3 <= len(parts) < 4000
         writer = service.answerer(call_of(service.runs["lstm"], "generate", {"text": "the"}))
         assert isinstance(writer, Writer) and writer.open == [] and writer.streams == 0
@@ -223,7 +225,7 @@ def test_server_sent_events_end_with_the_whole_text_and_a_broken_connection_ends
         worker.close(10.0)
 
 
-def test_texts_that_take_too_long_to_cut_are_refused_one_by_one() -> None:
+def test_texts_that_take_too_long_to_split_are_rejected_one_by_one() -> None:
     run = run_with_pattern(r"(a+)+$")
     joins = run.uses["generate"].joins
     assert joins is not None
@@ -241,5 +243,5 @@ def test_texts_that_take_too_long_to_cut_are_refused_one_by_one() -> None:
         finally:
             worker.close(10.0)
 
-    lost, found = asyncio.run(work())
-    assert isinstance(lost, Exception) and len(found[0]) == 1
+    lost, results = asyncio.run(work())
+    assert isinstance(lost, Exception) and len(results[0]) == 1
