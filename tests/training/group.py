@@ -1,4 +1,4 @@
-"""What one of several processes runs, started as torchrun starts them."""
+"""Training in several processes, started as torchrun starts them."""
 
 import os
 import socket
@@ -12,19 +12,19 @@ from clew.recipes.running import run_recipe
 from tests.warm import METHOD
 
 Run = tuple[list[str], str, bool]
-"""Settings of a recipe, the run's folder, and whether it is gone on with."""
+"""Settings of a recipe, the run's folder, and whether the run is resumed."""
 
 
 def train_together(processes: int, folder: Path, runs: Sequence[Run], recipe: str = "text-lstm") -> None:
-    """Trains each run by so many processes."""
+    """Train each run with this number of processes."""
     start_processes(_train, args=(processes, folder, runs, recipe), nprocs=processes, start_method=METHOD)
 
 
 def fit_together(processes: int, folder: Path, fit: Callable[[Path], None]) -> None:
-    """Calls a function that fits a module in a folder, in each of so many processes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    """Call a function that fits a module in a folder, in each of the processes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     start_processes(_fit, args=(processes, port, folder, fit), nprocs=processes, start_method=METHOD)
 
 

@@ -1,4 +1,4 @@
-"""Pairs in a file, and the settings that train something on them in a fraction of a second."""
+"""Pairs in a file, and settings that train on them in a fraction of a second."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ TRANSFORMER = [
 
 
 def write_pairs(folder: Path, name: str = "pairs.tsv", size: int = 60, longest: int = 6, seed: int = 1) -> Path:
-    """Lines to reverse."""
+    """Write lines and their reversals."""
     path = folder / name
     lines = synthetic_lines("reverse", size, seed, 1, longest)
     path.write_text("".join(f"{line.source}\t{line.target}\n" for line in lines), encoding="utf-8")

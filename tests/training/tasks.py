@@ -1,4 +1,4 @@
-"""Tasks small enough to work out by hand, which obey the Task contract."""
+"""Small tasks that follow the Task contract and can be computed by hand."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class Rows(NamedTuple):
 
 
 class TwoTerms(nn.Module):
-    """Two losses over the same rows, of unequal weight, that count different things: rows, and positive entries."""
+    """Two losses over the same rows with different weights and counts: rows, and positive entries."""
 
     def __init__(self, dim: int = 4):
         super().__init__()
@@ -37,7 +37,7 @@ class TwoTerms(nn.Module):
 
 
 class Adder(nn.Module):
-    """A recurrence by hand: s_t = s_{t-1} + w * x_t, loss = s_t. `states` holds what was carried in."""
+    """A simple recurrence: s_t = s_{t-1} + w * x_t, loss = s_t. `carried_in` collects the states it receives."""
 
     def __init__(self, weight: float = 1.0):
         super().__init__()
@@ -55,7 +55,7 @@ class Adder(nn.Module):
 
 
 class Noisy(nn.Module):
-    """Its loss is a dropout of ones, so a step's record shows what was drawn."""
+    """A task whose loss is a dropout of ones, so that the record of a step shows the random mask."""
 
     def __init__(self) -> None:
         super().__init__()

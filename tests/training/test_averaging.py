@@ -29,8 +29,8 @@ def test_a_moving_average_follows_its_equation() -> None:
     assert average.means["weight"].item() == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_triggered_average_starts_when_an_evaluation_is_worse_than_the_best_before_the_last_few() -> None:
-    """With a patience of 2: at 4.5 the values before the last two are 6 and 5, at 5.5 they are 6, 5 and 4."""
+def test_a_triggered_average_starts_once_evaluations_stop_improving() -> None:
+    """With a patience of 2, a value triggers if it is worse than the best before the last two: 5.5 after 6, 5 and 4."""
     average = Triggered(one_weight(0.0), patience=2)
     started = []
     for value in (6.0, 5.0, 4.0, 4.8, 4.5, 5.5):
@@ -39,7 +39,7 @@ def test_a_triggered_average_starts_when_an_evaluation_is_worse_than_the_best_be
     assert started == [False, False, False, False, False, True]
 
 
-def test_a_triggered_average_is_the_plain_mean_of_what_came_after() -> None:
+def test_a_triggered_average_is_the_plain_mean_of_later_weights() -> None:
     task = one_weight(100.0)
     average = Triggered(task, patience=1)
     average.update()
@@ -51,7 +51,7 @@ def test_a_triggered_average_is_the_plain_mean_of_what_came_after() -> None:
     assert average.means["weight"].item() == pytest.approx(5.0)
 
 
-def test_the_task_has_the_averages_inside_the_context_and_its_own_weights_after_it() -> None:
+def test_in_place_swaps_averages_in_and_restores_the_weights() -> None:
     task = one_weight(1.0)
     average = Exponential(task, decay=0.0)
     average.means["weight"].fill_(7.0)
@@ -78,6 +78,6 @@ def test_frozen_weights_are_not_averaged() -> None:
         (lambda: Triggered(one_weight(0.0), patience=0), "patience of a triggered average .0. must be at least 1"),
     ],
 )
-def test_impossible_averages_are_refused(build, sentence: str) -> None:
+def test_invalid_averages_are_rejected(build, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         build()

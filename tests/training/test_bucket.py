@@ -1,4 +1,4 @@
-"""Batches of few shapes: what is learnt is the same, and an epoch has a handful of them."""
+"""Batches of few shapes: training is the same, and an epoch has only a handful of shapes."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ PLAIN = ["model.dropout=0", "data.limit=60", "training.batch_tokens=200"]
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
@@ -60,28 +60,28 @@ def test_more_padding_changes_neither_losses_nor_gradients(recipe: str, settings
     collate, collated = task.collate, []
     task.collate = lambda examples: collated.append(examples) or collate(examples)
     problem.batches.get(0, 0), problem.batches.get(0, 1)
-    most = task.longest
+    max_length = task.longest
     for examples in list(collated):
         tight = doubled(collate(examples))
-        with few_lengths(most):
+        with few_lengths(max_length):
             wide = doubled(collate(examples))
-        expected, slopes = sums_and_gradients(task, tight)
-        found, others = sums_and_gradients(task, wide)
-        for name, there in expected.items():
-            torch.testing.assert_close(found[name], there, rtol=1e-10, atol=1e-10)
-        for here, there in zip(others, slopes, strict=True):
-            torch.testing.assert_close(here, there, rtol=1e-8, atol=1e-10)
+        expected, expected_gradients = sums_and_gradients(task, tight)
+        actual, actual_gradients = sums_and_gradients(task, wide)
+        for name, value in expected.items():
+            torch.testing.assert_close(actual[name], value, rtol=1e-10, atol=1e-10)
+        for gradient, value in zip(actual_gradients, expected_gradients, strict=True):
+            torch.testing.assert_close(gradient, value, rtol=1e-8, atol=1e-10)
 
 
 def shapes_of(batches: Any) -> list[tuple[Any, ...]]:
-    made = [batches.get(0, number) for number in range(batches.per_epoch(0))]
+    all_batches = [batches.get(0, number) for number in range(batches.per_epoch(0))]
     return [
         (tuple(batch.source.shape), tuple(batch.tokens.shape), batch.source_mask is None, batch.mask is None)
-        for batch in made
+        for batch in all_batches
     ]
 
 
-def test_an_epoch_of_the_embedded_translations_has_a_handful_of_shapes() -> None:
+def test_an_epoch_has_a_handful_of_shapes() -> None:
     plain, few = (
         shapes_of(prepare_problem(config_of("tatoeba-transformer", [f"training.bucket={on}"])).batches)
         for on in ("false", "true")
@@ -96,14 +96,14 @@ def test_an_epoch_of_the_embedded_translations_has_a_handful_of_shapes() -> None
 
 
 @given(st.integers(1, 5000), st.integers(1, 5000))
-def test_lengths_are_rounded_up_to_few_and_never_past_what_a_model_reads(length: int, most: int) -> None:
-    found = int(rounded_up(np.array(length), most))
-    assert length <= found <= max(length, min(most, length + max(7, length // 8)))
-    assert found % 8 == 0 or found in (length, most)
+def test_lengths_are_rounded_up_within_the_limit_of_the_model(length: int, max_length: int) -> None:
+    rounded = int(rounded_up(np.array(length), max_length))
+    assert length <= rounded <= max(length, min(max_length, length + max(7, length // 8)))
+    assert rounded % 8 == 0 or rounded in (length, max_length)
     assert len(set(rounded_up(np.arange(1, 4097), 10**6).tolist())) == 16 + 8 * 5
 
 
-def test_rows_that_are_cut_into_inputs_and_targets_have_a_length_of_the_few_after_that() -> None:
+def test_shifted_rows_have_a_rounded_length_after_the_shift() -> None:
     with few_lengths(100):
         ids, mask = padded([[1, 2, 3], [4, 5, 6]])
         shifted, _ = padded([[1] * 18, [2]], shifted=True)
@@ -113,7 +113,7 @@ def test_rows_that_are_cut_into_inputs_and_targets_have_a_length_of_the_few_afte
     assert padded([[1, 2, 3]])[1] is None
 
 
-def test_a_run_on_few_shapes_goes_on_to_the_bit_and_only_as_it_began(tmp_path: Path) -> None:
+def test_a_bucketed_run_resumes_bit_for_bit_with_the_same_setting(tmp_path: Path) -> None:
     settings = [
         *pair_settings(tmp_path, steps=6, model=TRANSFORMER),
         "training.bucket=true",
@@ -141,6 +141,6 @@ def test_a_run_on_few_shapes_goes_on_to_the_bit_and_only_as_it_began(tmp_path: P
         ),
     ],
 )
-def test_what_has_no_ragged_texts_refuses_few_shapes(recipe: str, message: str) -> None:
+def test_bucket_is_rejected_without_ragged_texts(recipe: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         prepare_problem(config_of(recipe, ["training.bucket=true"]))

@@ -1,4 +1,4 @@
-"""Callbacks are told what happens, may ask to stop, and lose nothing where they fail."""
+"""Callbacks receive events, may stop training, and lose no work if they fail."""
 
 import os
 import traceback
@@ -22,7 +22,7 @@ from tests.training.group import fit_together
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
@@ -60,7 +60,7 @@ class FailAt(StopAt):
         return False
 
 
-def test_everything_is_told_in_its_order(tmp_path: Path) -> None:
+def test_events_arrive_in_order(tmp_path: Path) -> None:
     diary = Diary()
     run = clew.train("text-lstm", *lstm_settings(tmp_path, steps=6), out="run", quiet=True, callbacks=[diary])
     kinds = [entry[0] if isinstance(entry, tuple) else type(entry).__name__ for entry in diary.entries]
@@ -72,39 +72,39 @@ def test_everything_is_told_in_its_order(tmp_path: Path) -> None:
     assert [entry[2] for entry in diary.entries if isinstance(entry, tuple)] == logged
 
 
-def test_a_run_without_callbacks_has_the_same_numbers(tmp_path: Path) -> None:
-    given = lstm_settings(tmp_path, steps=4)
-    runs = [clew.train("text-lstm", *given, quiet=True, callbacks=some) for some in ([], [Diary()])]
+def test_callbacks_do_not_change_the_weights(tmp_path: Path) -> None:
+    settings = lstm_settings(tmp_path, steps=4)
+    runs = [
+        clew.train("text-lstm", *settings, quiet=True, callbacks=callback_list) for callback_list in ([], [Diary()])
+    ]
     assert all(torch.equal(a, b) for a, b in zip(*(run.task.state_dict().values() for run in runs), strict=True))
 
 
-def test_a_callback_that_asks_to_stop_ends_a_run_that_is_complete(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_callback_can_end_a_run_which_is_then_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     diary = Diary()
-    given = lstm_settings(tmp_path, steps=6)
-    run = clew.train("text-lstm", *given, out="run", callbacks=[StopAt(3), diary])
+    settings = lstm_settings(tmp_path, steps=6)
+    run = clew.train("text-lstm", *settings, out="run", callbacks=[StopAt(3), diary])
     assert "stopped at step 3, as requested by StopAt" in capsys.readouterr().err
     assert isinstance(diary.entries[-1], Ended) and diary.entries[-1].step == diary.entries[-1].best_step == 3
     assert clew.load("run", device="cpu").score("the door") == run.score("the door")
     stopped = summarise(run.folder)
     assert (stopped.state, stopped.step, stopped.records[-1]["stopped_by"]) == ("finished", 3, "StopAt")
-    more = clew.train("text-lstm", *given, out="run", resume=True, quiet=True)
-    whole = clew.train("text-lstm", *given, out="whole", quiet=True)
+    more = clew.train("text-lstm", *settings, out="run", resume=True, quiet=True)
+    whole = clew.train("text-lstm", *settings, out="whole", quiet=True)
     records = [summarise(each.folder).records for each in (more, whole)]
     assert not any("stopped_by" in record for record in records[0])
-    losses = [[record["train.loss"] for record in some if "train.loss" in record] for some in records]
+    losses = [[record["train.loss"] for record in run_records if "train.loss" in record] for run_records in records]
     assert losses[0] == losses[1] and len(losses[0]) == 6
 
 
-def test_a_callback_that_fails_loses_nothing_but_the_run_goes_no_further(tmp_path: Path) -> None:
-    given = lstm_settings(tmp_path, steps=6)
+def test_a_failing_callback_stops_the_run_and_saves_it(tmp_path: Path) -> None:
+    settings = lstm_settings(tmp_path, steps=6)
     with pytest.raises(ZeroDivisionError, match="mine") as caught:
-        clew.train("text-lstm", *given, out="run", quiet=True, callbacks=[FailAt(3)])
+        clew.train("text-lstm", *settings, out="run", quiet=True, callbacks=[FailAt(3)])
     innermost = traceback.extract_tb(caught.value.__traceback__)[-1]
     assert (Path(innermost.filename).name, innermost.name) == ("test_callbacks.py", "on_step")
     assert [path.name for path in Path("run/checkpoints").iterdir()] == ["step-00000003"]
-    assert clew.train("text-lstm", *given, out="run", resume=True, quiet=True).score("the door")
+    assert clew.train("text-lstm", *settings, out="run", resume=True, quiet=True).score("the door")
 
 
 class FailAsClew:
@@ -112,7 +112,7 @@ class FailAsClew:
         raise UserError("my own model.dim=3 and --resume")
 
 
-def test_a_callbacks_own_user_error_keeps_its_sentence_and_traceback(tmp_path: Path) -> None:
+def test_a_user_error_of_a_callback_keeps_its_message_and_traceback(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^my own model.dim=3 and --resume$") as caught:
         clew.train("text-lstm", *lstm_settings(tmp_path, steps=2), out="run", quiet=True, callbacks=[FailAsClew()])
     assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "on_step"
@@ -140,7 +140,7 @@ class Answer:
         ("yes", False),
     ],
 )
-def test_true_of_any_library_asks_to_stop_and_nothing_else_does(answer: Any, stops: bool) -> None:
+def test_only_a_true_of_any_library_stops_training(answer: Any, stops: bool) -> None:
     callbacks = Callbacks([Answer(answer)])
     callbacks.evaluation(Evaluated(1, {"loss": 1.0}, is_best=True))
     assert callbacks.ask_to_stop is stops and callbacks.error is None
@@ -155,14 +155,14 @@ class Mean(nn.Module):
         return (x - self.mean).square().mean()
 
 
-def test_a_fit_tells_its_callbacks_too() -> None:
+def test_fit_calls_callbacks() -> None:
     diary = Diary()
     loader = DataLoader(torch.randn(8, 1), batch_size=4)  # type: ignore[arg-type]
-    found = clew.fit(
+    fitted = clew.fit(
         Mean(), loader, "fit", steps=5, evaluate=loader, device="cpu", quiet=True, callbacks=[StopAt(2), diary]
     )
-    assert (found.step, diary.entries[-1].step) == (2, 2) and found.measures == diary.entries[-1].measures
-    assert repr(found).startswith("Fit('fit': Mean, 2 steps, loss ")
+    assert (fitted.step, diary.entries[-1].step) == (2, 2) and fitted.measures == diary.entries[-1].measures
+    assert repr(fitted).startswith("Fit('fit': Mean, 2 steps, loss ")
 
 
 def fit_with(name: str, callback: Any) -> None:
@@ -182,8 +182,8 @@ def fail_together(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_of_several_processes_all_end_after_the_same_step(tmp_path: Path) -> None:
-    """The first has the callbacks; what it asks for is known to all with the next step."""
+def test_all_processes_end_after_the_same_step(tmp_path: Path) -> None:
+    """Only the first process has callbacks; its request reaches the others with the next step."""
     fit_together(2, tmp_path, stop_together)
     assert [*read_metrics(tmp_path / "stopped")][-1]["step"] == 3
     fit_together(2, tmp_path, fail_together)
@@ -231,7 +231,7 @@ class Number:
         (Diary(), "callbacks= takes a list of objects, not <tests"),
     ],
 )
-def test_what_would_never_be_called_is_refused(callbacks: Any, sentence: str) -> None:
+def test_invalid_callbacks_are_rejected(callbacks: Any, sentence: str) -> None:
     with pytest.raises(UserError) as caught:
         check_callbacks(callbacks)
     assert str(caught.value).startswith(sentence.partition("<")[0])

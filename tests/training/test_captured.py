@@ -1,5 +1,4 @@
-"""What a captured pass depends on, and when passes are captured; that captured passes equal eager ones is tested on a
-GPU (test_on_gpu)."""
+"""The signature of a captured pass, and when passes are captured. test_on_gpu compares captured with eager passes."""
 
 from typing import Any
 
@@ -27,22 +26,22 @@ def batch(rows: int = 2, **changes: Any) -> TokenBatch:
     ],
     ids=["rows", "a mask", "its type", "another field"],
 )
-def test_batches_of_other_shapes_have_other_descriptions(change: dict[str, Any]) -> None:
+def test_batches_of_other_shapes_have_other_signatures(change: dict[str, Any]) -> None:
     assert signature(batch(**change)) != signature(batch()) == signature(batch())
 
 
-def test_fields_that_only_the_loop_reads_do_not_matter() -> None:
+def test_fields_that_only_the_loop_reads_are_ignored() -> None:
     assert signature(batch(fresh=False, rate=0.5)) == signature(batch())
 
 
-def test_values_that_are_no_tensors_matter() -> None:
+def test_values_other_than_tensors_are_part_of_the_signature() -> None:
     assert signature({"a": 1, "b": [torch.zeros(2), None]}) == signature({"a": 1, "b": [torch.ones(2), None]})
     assert signature({"a": 1}) != signature({"a": 2})
     assert signature([torch.zeros(2)]) != signature((torch.zeros(2),))
 
 
 class Tape:
-    """Stands for a CUDA graph: runs the function again."""
+    """A fake CUDA graph that calls the function again."""
 
     def __init__(self, function: Any) -> None:
         self.replay = function
@@ -73,7 +72,7 @@ def passes_of(monkeypatch: pytest.MonkeyPatch, fails: bool = False) -> tuple[Lin
     return task, CapturedPasses(task.loss, task)
 
 
-def one(passes: CapturedPasses, x: Tensor) -> float:
+def run_pass(passes: CapturedPasses, x: Tensor) -> float:
     for parameter in passes.parameters:
         parameter.grad = None
     return float(passes(lambda: None, x, None, {"loss": torch.tensor(2.0)})[0]["loss"])
@@ -82,39 +81,39 @@ def one(passes: CapturedPasses, x: Tensor) -> float:
 def test_the_second_batch_of_a_shape_is_captured_and_later_ones_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     task, passes = passes_of(monkeypatch)
     x = torch.randn(4, 3)
-    expected = one(passes, x)
+    expected = run_pass(passes, x)
     gradient = task.weight.grad
     assert task.runs == 1 and not passes.captured
-    assert one(passes, x) == pytest.approx(expected) and task.runs == 2 and len(passes.captured) == 1
+    assert run_pass(passes, x) == pytest.approx(expected) and task.runs == 2 and len(passes.captured) == 1
     torch.testing.assert_close(task.weight.grad, gradient)
-    one(passes, x)
+    run_pass(passes, x)
     assert task.runs == 2, "a replay runs no Python"
-    one(passes, torch.randn(5, 3))
+    run_pass(passes, torch.randn(5, 3))
     assert task.runs == 3, "another shape runs eagerly first"
     passes.forget()
-    one(passes, x)
+    run_pass(passes, x)
     assert task.runs == 4 and not passes.captured
 
 
-def test_graphs_of_all_shapes_leave_their_gradients_in_the_same_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_of_all_shapes_share_their_gradient_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     task, passes = passes_of(monkeypatch)
-    places = set()
+    pointers = set()
     for x in (torch.randn(4, 3), torch.randn(5, 3)):
-        one(passes, x)
+        run_pass(passes, x)
         expected = [parameter.grad for parameter in task.parameters()]
-        one(passes, x)
+        run_pass(passes, x)
         torch.testing.assert_close([parameter.grad for parameter in task.parameters()], expected)
-        places.add(tuple(parameter.grad.data_ptr() for parameter in task.parameters()))
-    assert len(places) == 1 and len(passes.captured) == 2
+        pointers.add(tuple(parameter.grad.data_ptr() for parameter in task.parameters()))
+    assert len(pointers) == 1 and len(passes.captured) == 2
 
 
-def test_a_pass_that_cannot_be_captured_runs_eagerly_and_is_not_tried_for_ever(
+def test_a_pass_that_cannot_be_captured_runs_eagerly_after_a_few_attempts(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "clew.training")
     task, passes = passes_of(monkeypatch, fails=True)
     x = torch.randn(4, 3)
-    losses = [one(passes, x) for _ in range(8)]
+    losses = [run_pass(passes, x) for _ in range(8)]
     assert losses == [losses[0]] * 8 and task.weight.grad is not None
     assert (
         caplog.text.count("a training step runs eagerly: operation not permitted when stream is capturing")
@@ -122,8 +121,8 @@ def test_a_pass_that_cannot_be_captured_runs_eagerly_and_is_not_tried_for_ever(
     )
 
 
-def test_inputs_are_met_in_the_order_in_which_they_are_copied() -> None:
+def test_tensors_of_the_inputs_are_listed_in_copying_order() -> None:
     first, second, count = torch.zeros(1), torch.ones(2), torch.tensor(3.0)
-    found = tensors_of(batch(), (first, {"a": second}), {"loss": count})
-    assert [tensor.shape for tensor in found[:2]] == [(2, 3), (2, 3)]
-    assert found[2] is first and found[3] is second and found[4] is count
+    tensors = tensors_of(batch(), (first, {"a": second}), {"loss": count})
+    assert [tensor.shape for tensor in tensors[:2]] == [(2, 3), (2, 3)]
+    assert tensors[2] is first and tensors[3] is second and tensors[4] is count

@@ -27,8 +27,8 @@ IDENTITY = {name: Known({"digest": name}, name[0]) for name in ("model", "tokeni
 
 def training_of(optimiser: str = "adamw", **identity: Known) -> TrainingState:
     task = lstm()
-    built = OPTIMISERS[optimiser](task.parameters(), 0.01)
-    return TrainingState(task, built, Plateau(9, patience=1), Best(3), Progress(), {**IDENTITY, **identity})
+    optimiser_of_task = OPTIMISERS[optimiser](task.parameters(), 0.01)
+    return TrainingState(task, optimiser_of_task, Plateau(9, patience=1), Best(3), Progress(), {**IDENTITY, **identity})
 
 
 def advance(training: TrainingState, steps: int) -> None:
@@ -47,7 +47,7 @@ def advance(training: TrainingState, steps: int) -> None:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Path, TrainingState]:
-    """A run's folder with checkpoints at steps 2 and 4, and the training that wrote them."""
+    """A run's folder with checkpoints at steps 2 and 4, and the training state that wrote them."""
     training = training_of()
     for step in (2, 4):
         advance(training, step)
@@ -59,7 +59,7 @@ def saved(tmp_path: Path) -> tuple[Path, TrainingState]:
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
-def test_what_is_loaded_is_to_the_bit_what_was_saved(tmp_path: Path, optimiser: str) -> None:
+def test_a_checkpoint_survives_a_round_trip_bit_for_bit(tmp_path: Path, optimiser: str) -> None:
     first, second = training_of(optimiser), training_of(optimiser)
     advance(first, 3)
     first.schedule.observe(2.0)
@@ -68,12 +68,12 @@ def test_what_is_loaded_is_to_the_bit_what_was_saved(tmp_path: Path, optimiser: 
     load_checkpoint(save_checkpoint(tmp_path, first), second)
     for key, value in first.task.state_dict().items():
         assert torch.equal(second.task.state_dict()[key], value), key
-    there, here = first.optimiser.state_dict(), second.optimiser.state_dict()
-    assert json.dumps(there["param_groups"]) == json.dumps(here["param_groups"])
-    assert there["state"].keys() == here["state"].keys()
-    for index, entries in there["state"].items():
+    saved_state, loaded_state = first.optimiser.state_dict(), second.optimiser.state_dict()
+    assert json.dumps(saved_state["param_groups"]) == json.dumps(loaded_state["param_groups"])
+    assert saved_state["state"].keys() == loaded_state["state"].keys()
+    for index, entries in saved_state["state"].items():
         for name, value in entries.items():
-            assert torch.equal(torch.as_tensor(value), torch.as_tensor(here["state"][index][name])), name
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(loaded_state["state"][index][name])), name
     assert first.schedule.state_dict() == second.schedule.state_dict()
     assert first.best.state_dict() == second.best.state_dict()
     assert (second.progress.step, second.progress.epoch, second.progress.batch) == (3, 0, 3)
@@ -81,7 +81,7 @@ def test_what_is_loaded_is_to_the_bit_what_was_saved(tmp_path: Path, optimiser: 
         assert torch.equal(first.progress.state.layers[layer].cell.cell, second.progress.state.layers[layer].cell.cell)
 
 
-def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_checkpoints_are_kept(tmp_path: Path) -> None:
     training = training_of()
     for step in (1, 2, 3, 4):
         training.progress.step = step
@@ -89,8 +89,8 @@ def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in checkpoint_folders(tmp_path)] == [f"step-{step:08d}" for step in (4, 3)]
 
 
-def test_damaged_ones_do_not_push_out_those_that_are_written_after_them(tmp_path: Path) -> None:
-    """Where training went back behind damaged checkpoints, they are dropped with the first that is written again."""
+def test_damaged_checkpoints_do_not_displace_newer_ones(tmp_path: Path) -> None:
+    """If training resumed before damaged checkpoints, the next save removes them."""
     training = training_of()
     for step in (6, 8):
         training.progress.step = step
@@ -100,10 +100,8 @@ def test_damaged_ones_do_not_push_out_those_that_are_written_after_them(tmp_path
     assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000002"]
 
 
-def test_a_checkpoint_that_is_being_dropped_has_no_name_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that one that was half removed when its process was killed is never taken for a damaged one."""
+def test_a_checkpoint_is_renamed_before_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a checkpoint that was half removed when the process was killed is not taken for a damaged one."""
     training = training_of()
     training.progress.step = 2
     save_checkpoint(tmp_path, training)
@@ -120,7 +118,7 @@ def test_a_checkpoint_that_is_being_dropped_has_no_name_any_more(
 
 
 @pytest.mark.parametrize("full_at", ["carried.safetensors", "training.json", "manifest.json"])
-def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
+def test_a_full_disk_is_reported_and_keeps_the_earlier_checkpoint(
     saved: tuple[Path, TrainingState], monkeypatch: pytest.MonkeyPatch, full_at: str
 ) -> None:
     folder, training = saved
@@ -141,7 +139,7 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
     assert find_checkpoint(folder) == (folder / "checkpoints" / "step-00000004", [])
 
 
-def test_the_newest_whole_one_is_found_without_complaint(saved: tuple[Path, TrainingState]) -> None:
+def test_the_newest_intact_checkpoint_is_found(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     assert find_checkpoint(folder) == (folder / "checkpoints" / "step-00000004", [])
 
@@ -162,19 +160,19 @@ def corrupt(path: Path) -> None:
     ],
     ids=["one bit flipped", "cut short", "missing"],
 )
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
     saved: tuple[Path, TrainingState], file: str, damage, fault: str
 ) -> None:
     folder, _ = saved
     newest = folder / "checkpoints" / "step-00000004"
     damage(newest / file)
-    found, complaints = find_checkpoint(folder)
-    assert found == folder / "checkpoints" / "step-00000002"
-    assert complaints == [f"{newest} is damaged ({file} {fault}) and is skipped"]
-    load_checkpoint(found, training_of())
+    checkpoint_found, notes = find_checkpoint(folder)
+    assert checkpoint_found == folder / "checkpoints" / "step-00000002"
+    assert notes == [f"{newest} is damaged ({file} {fault}) and is skipped"]
+    load_checkpoint(checkpoint_found, training_of())
 
 
-def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, TrainingState]) -> None:
+def test_a_checkpoint_without_a_manifest_is_skipped(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     manifest = folder / "checkpoints" / "step-00000004" / "manifest.json"
     manifest.unlink()
@@ -185,7 +183,7 @@ def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, Train
     ]
 
 
-def test_a_checkpoint_that_was_being_written_is_not_seen(saved: tuple[Path, TrainingState]) -> None:
+def test_a_partial_checkpoint_is_ignored(saved: tuple[Path, TrainingState]) -> None:
     folder, training = saved
     (folder / "checkpoints" / ".step-00000006.partial").mkdir()
     assert find_checkpoint(folder)[0] == folder / "checkpoints" / "step-00000004"
@@ -193,15 +191,15 @@ def test_a_checkpoint_that_was_being_written_is_not_seen(saved: tuple[Path, Trai
     assert save_checkpoint(folder, training).name == "step-00000006"
 
 
-def test_where_all_are_damaged_none_is_found(saved: tuple[Path, TrainingState]) -> None:
+def test_no_checkpoint_is_found_if_all_are_damaged(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     for checkpoint in checkpoint_folders(folder):
         corrupt(checkpoint / "model.safetensors")
-    found, complaints = find_checkpoint(folder)
-    assert found is None and len(complaints) == 2
+    checkpoint_found, notes = find_checkpoint(folder)
+    assert checkpoint_found is None and len(notes) == 2
 
 
-def test_another_format_is_refused(saved: tuple[Path, TrainingState]) -> None:
+def test_a_checkpoint_of_an_unknown_format_is_rejected(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     path = folder / "checkpoints" / "step-00000004" / "training.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
@@ -215,7 +213,7 @@ def test_another_format_is_refused(saved: tuple[Path, TrainingState]) -> None:
 
 
 @pytest.mark.parametrize("what", IDENTITY)
-def test_a_checkpoint_of_another_kind_of_run_is_refused(saved: tuple[Path, TrainingState], what: str) -> None:
+def test_a_checkpoint_of_a_different_run_is_rejected(saved: tuple[Path, TrainingState], what: str) -> None:
     folder, _ = saved
     other = training_of(**{what: Known({"digest": "another"}, "another")})
     before = {key: value.clone() for key, value in other.task.state_dict().items()}
@@ -238,7 +236,7 @@ def test_a_tied_weight_is_stored_once(tmp_path: Path) -> None:
     assert shapes.count([task.body.vocabulary, task.body.dim]) == 1
 
 
-def test_a_reworded_sentence_and_a_new_fact_refuse_no_checkpoint(saved: tuple[Path, TrainingState]) -> None:
+def test_new_facts_and_wording_do_not_reject_a_checkpoint(saved: tuple[Path, TrainingState]) -> None:
     folder, training = saved
     now = training_of(model=Known({"digest": "model", "added": True}, "in other words"))
     load_checkpoint(checkpoint_folders(folder)[0], now)
@@ -256,7 +254,7 @@ STREAMS = {"batching": "streams", "vary_length": False, "documents": "joined", "
 
 
 @pytest.mark.parametrize(
-    ("name", "now", "words", "others"),
+    ("name", "now", "same_words", "other_words"),
     [
         ("model", FACTS["model"], "recurrent of 1,234 parameters, 1a2b3c4d", "recurrent of 1,235 parameters, 1a2b3c4d"),
         ("tokenizer", FACTS["tokenizer"], "1,234 words, 01234567", "1,234 words, 11234567"),
@@ -301,18 +299,18 @@ STREAMS = {"batching": "streams", "vary_length": False, "documents": "joined", "
         ),
     ],
 )
-def test_a_checkpoint_of_format_1_is_compared_in_the_words_of_then(
-    saved: tuple[Path, TrainingState], name: str, now: Known, words: str, others: str
+def test_a_checkpoint_of_format_1_is_compared_by_its_description(
+    saved: tuple[Path, TrainingState], name: str, now: Known, same_words: str, other_words: str
 ) -> None:
     checkpoint = checkpoint_folders(saved[0])[0]
-    about = json.loads((checkpoint / "training.json").read_text())
+    facts = json.loads((checkpoint / "training.json").read_text())
     training = training_of(**{name: now})
-    for said, is_right in ((words, True), (others, False)):
-        (checkpoint / "training.json").write_text(json.dumps({**about, "format": 1, "identity": {name: said}}))
-        if is_right:
+    for description, is_same in ((same_words, True), (other_words, False)):
+        (checkpoint / "training.json").write_text(json.dumps({**facts, "format": 1, "identity": {name: description}}))
+        if is_same:
             load_checkpoint(checkpoint, training)
             continue
         with pytest.raises(
-            UserError, match=f"cannot resume from .*: the {name} changed since it was written .then {said}; now"
+            UserError, match=f"cannot resume from .*: the {name} changed since it was written .then {description}; now"
         ):
             load_checkpoint(checkpoint, training)

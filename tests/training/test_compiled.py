@@ -18,15 +18,15 @@ def task_and_batch():
 
 
 def graphs_of(task, batch):
-    """What the backward graphs are given, by name, besides running one step of the compiled task."""
+    """The names of the inputs of the backward graphs, and the loss and state of one step of the compiled task."""
     torch._dynamo.reset()
     names = []
 
-    def seeing(graph, _):
+    def record_inputs(graph, _):
         names.extend(node.name for node in graph.graph.nodes if node.op == "placeholder")
         return make_boxed_func(graph.forward)
 
-    backend = aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(graph.forward), bw_compiler=seeing)
+    backend = aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(graph.forward), bw_compiler=record_inputs)
     terms, state = torch.compile(task, backend=backend, fullgraph=True)(batch)
     terms["loss"].sum.backward()
     return names, terms["loss"].sum.detach(), state
@@ -49,7 +49,7 @@ def test_only_the_loss_of_a_compiled_step_has_a_gradient(carry):
         assert state is None
 
 
-def test_without_it_every_key_and_value_would_have_one():
+def test_without_carrying_every_key_and_value_has_a_gradient():
     task, batch = task_and_batch()
     names, _, _ = graphs_of(task, batch)
     assert len([name for name in names if name.startswith("tangents")]) == 1 + 2 * 2

@@ -1,4 +1,4 @@
-"""Documents apart: what a packed text costs, and its gradients, are those of its documents read alone."""
+"""Separate documents: the loss and gradients of a packed text equal those of its documents read alone."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ BODIES = {
 
 
 KINDS = ["bpe", "word", "character"]
-"""Those of characters have no token that ends a document."""
+"""Character tokenizers have no token for the end of a document."""
 
 
 def tokenizer_of(kind):
@@ -46,8 +46,8 @@ def text(request, tmp_path, monkeypatch):
     monkeypatch.setattr(encoded, "SHARD", 30)
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps({"text": document}) for document in DOCUMENTS))
-    found = encode_corpus(find_text(path), tokenizer_of(request.param), tmp_path / "cache")
-    return replace(found, apart=True, key=request.param)
+    corpus = encode_corpus(find_text(path), tokenizer_of(request.param), tmp_path / "cache")
+    return replace(corpus, apart=True, key=request.param)
 
 
 def build(family, text):
@@ -63,19 +63,19 @@ def build(family, text):
 
 
 def sequences(task):
-    """Every document with what stands before and behind it: its end, and the end of the one before, where there is such
-    a token."""
+    """The tokens of every document with its own end and the end of the previous document, if the tokenizer has such a
+    token."""
     last, end = len(DOCUMENTS) - 1, [] if task.tokenizer.end is None else [task.tokenizer.end]
-    found = []
+    rows = []
     for number, document in enumerate(DOCUMENTS):
         ids = task.encode(document if number == last else document + "\n")
         closes = end if number < last and task.tokenizer.unit != "word" else []
-        found.append((end if number else []) + ids + closes)
-    return found
+        rows.append((end if number else []) + ids + closes)
+    return rows
 
 
 def documents_alone(task):
-    """The cost of every token but the first of each document."""
+    """The loss of every token but the first of each document."""
     costs = []
     for ids in map(torch.tensor, sequences(task)):
         hidden, _ = task.body(ids[None, :-1])
@@ -90,7 +90,7 @@ def gradients(task, loss):
 
 
 @pytest.mark.parametrize("family", BODIES)
-def test_a_packed_batch_costs_what_its_documents_cost_alone(family, text):
+def test_a_packed_batch_has_the_loss_of_its_documents_alone(family, text):
     task = build(family, text)
     batch = window_evaluation_plan(len(text), len(text) - 1, 1).batch(text.tokens, 0, apart=True)
     terms, _ = task(batch)
@@ -108,7 +108,7 @@ def test_a_packed_batch_costs_what_its_documents_cost_alone(family, text):
 
 
 @torch.no_grad()
-def test_a_carried_state_restarts_where_a_document_does(text):
+def test_a_carried_state_restarts_with_each_document(text):
     task = build("recurrent", text)
     plan, state, total = stream_evaluation_plan(len(text), 1, 4), None, 0.0
     for number in range(plan.num_batches):
@@ -119,13 +119,13 @@ def test_a_carried_state_restarts_where_a_document_does(text):
 
 @torch.no_grad()
 @pytest.mark.parametrize("batching", ["windows", "streams"])
-def test_evaluation_counts_what_documents_alone_would(batching, text):
+def test_evaluation_counts_the_tokens_of_documents_alone(batching, text):
     task = build("recurrent", text)
     settings = TrainingConfig(batching=batching, length=len(text), batch_size=1)
-    found, alone = evaluate(task, text, settings), documents_alone(task)
-    assert found.nats == pytest.approx(float(alone.sum()), rel=1e-12)
+    evaluated, alone = evaluate(task, text, settings), documents_alone(task)
+    assert evaluated.nats == pytest.approx(float(alone.sum()), rel=1e-12)
     characters = text.num_target_characters if text.tokens.opened else text.num_characters_apart
-    assert (found.tokens, found.characters) == (len(alone), characters)
+    assert (evaluated.tokens, evaluated.characters) == (len(alone), characters)
 
 
 def test_n_grams_predict_the_same_tokens(text):
@@ -144,7 +144,7 @@ def test_n_grams_predict_the_same_tokens(text):
 
 
 @torch.no_grad()
-def test_micro_batches_take_their_part_of_what_counts(text):
+def test_counts_of_micro_batches_sum_to_those_of_the_batch(text):
     batch = window_evaluation_plan(len(text), 8, 16).batch(text.tokens, 0, apart=True)
     halves = cut_rows(batch, 2)
     task = build("llama", text)
@@ -163,5 +163,5 @@ def test_a_model_that_reads_backwards_keeps_documents_joined(tmp_path, monkeypat
         "task.name=bidirectional_language_model",
     ]
     config = config_of("text-lstm", [*settings, "model.family=elmo", "training.batching=windows"])
-    with pytest.raises(UserError, match="training.documents=apart is for models that only read from left to right"):
+    with pytest.raises(UserError, match="but this model also reads backwards; set training.documents=joined"):
         prepare_problem(config)

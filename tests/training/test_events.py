@@ -8,11 +8,11 @@ from clew.training.events import Events
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard shows of a folder."""
+    """The scalars that TensorBoard shows for a folder."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    shown = accumulator.EventAccumulator(str(folder))
-    shown.Reload()
-    return {tag: [(event.step, event.value) for event in shown.Scalars(tag)] for tag in shown.Tags()["scalars"]}
+    contents = accumulator.EventAccumulator(str(folder))
+    contents.Reload()
+    return {tag: [(event.step, event.value) for event in contents.Scalars(tag)] for tag in contents.Tags()["scalars"]}
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_records_are_shown_as_scalars_at_their_steps(events: Events, tmp_path: P
     events.close()
 
 
-def test_every_record_is_on_disk_at_once_and_once_closed_no_more_are_taken(events: Events, tmp_path: Path) -> None:
+def test_records_are_written_at_once_and_ignored_after_closing(events: Events, tmp_path: Path) -> None:
     events.add({"step": 1, "train.loss": 1.0})
     assert scalars(tmp_path)["train/loss"] == [(1, 1.0)]
     events.close()
@@ -43,17 +43,17 @@ def test_every_record_is_on_disk_at_once_and_once_closed_no_more_are_taken(event
     assert scalars(tmp_path)["train/loss"] == [(1, 1.0)]
 
 
-def test_what_is_no_number_or_has_no_step_is_left_out(events: Events, tmp_path: Path) -> None:
+def test_values_without_a_number_or_a_step_are_ignored(events: Events, tmp_path: Path) -> None:
     events.add({"step": 3, "failed": "no finite gradient", "averaged": [1], "nothing": None, "skipped": False})
     events.add({"train.loss": 1.0})
     events.add({"step": 4, "best.valid.loss": 1.25, "train.loss": math.inf})
-    found = scalars(tmp_path)
-    assert found == {"best/valid.loss": [(4, 1.25)], "train/loss": [(4, math.inf)]}
+    written = scalars(tmp_path)
+    assert written == {"best/valid.loss": [(4, 1.25)], "train/loss": [(4, math.inf)]}
     events.close()
 
 
-def test_a_run_that_goes_on_shows_each_step_once(events: Events, tmp_path: Path) -> None:
-    """Steps 1 to 5 were written, the checkpoint is of step 3: what came after it is written anew."""
+def test_a_resumed_run_shows_each_step_once(events: Events, tmp_path: Path) -> None:
+    """Steps 1 to 5 were written and the checkpoint is of step 3, so later steps are written again."""
     for step in range(1, 6):
         events.add({"step": step, "train.loss": float(step)})
     events.close()

@@ -1,5 +1,4 @@
-"""Training on examples: the same run however it is cut, spread or interrupted, and a sentence for whatever cannot be
-learnt from."""
+"""Training on examples gives the same run in several processes or with interruptions; invalid data are rejected."""
 
 import json
 import signal
@@ -28,12 +27,12 @@ from tests.training.test_run import Listener, assert_same_run
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def measured(folder: Path) -> list[float]:
-    """Every loss and score in order."""
+def scores_of(folder: Path) -> list[float]:
+    """Every loss and score, in order."""
     names = ("loss", "smoothing", "perplexity", "bleu", "chrf")
     return [
         value
@@ -44,21 +43,21 @@ def measured(folder: Path) -> list[float]:
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    found = read_prediction_records(folder)
-    assert found
-    return found
+    stored = read_prediction_records(folder)
+    assert stored
+    return stored
 
 
 def losses_of(folder: Path) -> list[float]:
-    """The loss of every example of the test part. Its last bits depend on the rows that share a batch."""
+    """The loss of every example of the test part; the last bits depend on the other rows of its batch."""
     return [record["statistics"]["loss"]["mean"][0] for record in records(folder)]
 
 
 @pytest.mark.slow
-def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
-    """Batches whose rows do not divide by two, a validation part of fewer batches than processes, a test part of many.
-    One run was stopped in an evaluation, with which the two begin. No bias of keys: its gradient is 0 but for rounding,
-    which Adam makes large."""
+def test_two_processes_train_and_evaluate_like_one(tmp_path: Path) -> None:
+    """Batches have an odd number of rows; the validation part has fewer batches than processes, the test part many.
+    One run is stopped during an evaluation, with which the two processes begin. Keys have no bias: its gradient is 0
+    except for rounding errors, which Adam would enlarge."""
     few, many = write_pairs(tmp_path, "few.tsv", 3, seed=2), write_pairs(tmp_path, "many.tsv", 150, seed=3)
     more = [f"data.valid={few}", f"data.test={many}", "task.label_smoothing=0.1", "training.batch_tokens=150"]
     lstm = [*pair_settings(tmp_path, steps=8), *more]
@@ -81,33 +80,33 @@ def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
     train_together(2, tmp_path, runs, "translate")
     for _, name, _ in runs:
         alone, together = Path(f"{name.partition('-')[0]}-one"), Path(name)
-        assert measured(together) == pytest.approx(measured(alone), rel=1e-6, abs=1e-6), name
+        assert scores_of(together) == pytest.approx(scores_of(alone), rel=1e-6, abs=1e-6), name
         assert losses_of(together) == pytest.approx(losses_of(alone), rel=1e-6), name
         assert [without_statistics(record) for record in records(together)] == [
             without_statistics(record) for record in records(alone)
         ], name
-        straight = read_weights(alone / "model.safetensors")
+        expected = read_weights(alone / "model.safetensors")
         for key, value in read_weights(together / "model.safetensors").items():
-            torch.testing.assert_close(value, straight[key], rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
+            torch.testing.assert_close(value, expected[key], rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
 
 
 @pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
-def test_a_run_goes_on_to_the_bit(tmp_path: Path, model: list[str]) -> None:
-    given = [*pair_settings(tmp_path, steps=9, model=model), "model.dropout=0.2", "training.batch_tokens=100"]
-    run_recipe("translate", given, out=Path("straight"))
+def test_a_run_resumes_bit_for_bit(tmp_path: Path, model: list[str]) -> None:
+    settings = [*pair_settings(tmp_path, steps=9, model=model), "model.dropout=0.2", "training.batch_tokens=100"]
+    run_recipe("translate", settings, out=Path("straight"))
     with pytest.raises(Interrupted, match="stopped at step 6 of 9; saved in stopped"):
-        run_recipe("translate", given, out=Path("stopped"), report=Listener(stop_at_step=6))
+        run_recipe("translate", settings, out=Path("stopped"), report=Listener(stop_at_step=6))
     run_recipe("translate", [], out=Path("stopped"), resume=True)
     assert_same_run(Path("straight"), Path("stopped"))
     assert Path("straight/predictions.jsonl").read_text() == Path("stopped/predictions.jsonl").read_text()
 
 
 @pytest.mark.parametrize("step", [4, 8])
-def test_a_run_stopped_while_it_was_evaluated_is_evaluated_when_it_goes_on(tmp_path: Path, step: int) -> None:
-    given = [*pair_settings(tmp_path, steps=8), "training.evaluate_batch=1"]
-    run_recipe("translate", given, out=Path("straight"))
+def test_a_run_stopped_during_an_evaluation_is_evaluated_on_resuming(tmp_path: Path, step: int) -> None:
+    settings = [*pair_settings(tmp_path, steps=8), "training.evaluate_batch=1"]
+    run_recipe("translate", settings, out=Path("straight"))
     with pytest.raises(Interrupted):
-        run_recipe("translate", given, out=Path("stopped"), report=Listener(stop_at_evaluation=step))
+        run_recipe("translate", settings, out=Path("stopped"), report=Listener(stop_at_evaluation=step))
     assert not any(record["step"] == step and "valid.loss" in record for record in read_metrics(Path("stopped")))
     run_recipe("translate", [], out=Path("stopped"), resume=True)
     assert_same_run(Path("straight"), Path("stopped"))
@@ -124,7 +123,7 @@ def test_a_signal_ends_the_final_evaluation(tmp_path: Path) -> None:
     assert run_recipe("translate", [], out=Path("run"), resume=True).step == 8
 
 
-def test_changed_examples_are_told_and_moved_ones_are_not(tmp_path: Path) -> None:
+def test_changed_examples_are_rejected_but_moved_ones_are_not(tmp_path: Path) -> None:
     run_recipe("translate", pair_settings(tmp_path, steps=4), out=Path("run"))
     pairs = tmp_path / "pairs.tsv"
     before = pairs.read_text()
@@ -139,7 +138,7 @@ def test_changed_examples_are_told_and_moved_ones_are_not(tmp_path: Path) -> Non
         run_recipe("translate", ["training.steps=6"], out=Path("run"), resume=True)
 
 
-def test_workers_make_the_same_run(tmp_path: Path) -> None:
+def test_workers_do_not_change_a_run(tmp_path: Path) -> None:
     for workers in (0, 2):
         run_recipe(
             "translate",
@@ -150,22 +149,22 @@ def test_workers_make_the_same_run(tmp_path: Path) -> None:
 
 
 def rows_in_batches(settings: list[str]) -> list[tuple[int, int]]:
-    """The rows of every batch of an epoch, and the places that it takes."""
+    """The number of rows and of positions in every batch of an epoch."""
     problem = prepare_problem(config_of("translate", settings))
     batches = [problem.batches.get(0, number) for number in range(problem.batches.per_epoch(0))]
     return [(len(batch.source), batch.source.numel() + batch.tokens.numel()) for batch in batches]
 
 
-def test_a_batch_has_so_many_examples_or_so_many_tokens(tmp_path: Path) -> None:
-    given = pair_settings(tmp_path)
-    by_size = rows_in_batches([*given, "training.batch_size=8"])
-    by_tokens = rows_in_batches([*given, "training.batch_tokens=100"])
+def test_batch_size_limits_examples_and_batch_tokens_limits_tokens(tmp_path: Path) -> None:
+    settings = pair_settings(tmp_path)
+    by_size = rows_in_batches([*settings, "training.batch_size=8"])
+    by_tokens = rows_in_batches([*settings, "training.batch_tokens=100"])
     assert sum(rows for rows, _ in by_size) == sum(rows for rows, _ in by_tokens) == 54
     assert [rows for rows, _ in by_size] == [8] * 6 + [6]
-    assert all(places <= 100 for _, places in by_tokens) and len({rows for rows, _ in by_tokens}) > 1
+    assert all(positions <= 100 for _, positions in by_tokens) and len({rows for rows, _ in by_tokens}) > 1
 
 
-def test_epochs_differ_in_order_and_every_example_comes_once(tmp_path: Path) -> None:
+def test_epochs_have_every_example_once_in_different_orders(tmp_path: Path) -> None:
     problem = prepare_problem(config_of("translate", pair_settings(tmp_path)))
     epochs = []
     for epoch in (0, 1):
@@ -174,8 +173,8 @@ def test_epochs_differ_in_order_and_every_example_comes_once(tmp_path: Path) -> 
     assert epochs[0] != epochs[1] and sorted(epochs[0]) == sorted(epochs[1])
 
 
-def test_examples_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> None:
-    """Of six words at most and the end: those of six are seven."""
+def test_too_long_examples_are_skipped_and_counted(tmp_path: Path) -> None:
+    """Examples have up to six words and an end token, so those with six words have seven tokens."""
     config = config_of("translate", [*pair_settings(tmp_path), "task.longest=6"])
     problem = prepare_problem(config)
     longer = sum(len(line.split("\t")[0].split()) == 6 for line in (tmp_path / "pairs.tsv").read_text().splitlines())
@@ -189,7 +188,7 @@ def test_examples_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> 
     assert 0 < left_out <= longer and kept == 54 - left_out
 
 
-def test_nothing_short_enough_is_refused(tmp_path: Path) -> None:
+def test_data_without_short_enough_examples_are_rejected(tmp_path: Path) -> None:
     message = "all 54 training examples have more than 1 tokens on a side, the end included; raise task.longest"
     with pytest.raises(UserError, match=message):
         prepare_problem(config_of("translate", [*pair_settings(tmp_path), "task.longest=1"]))
@@ -204,10 +203,10 @@ def test_nothing_short_enough_is_refused(tmp_path: Path) -> None:
         prepare_problem(config_of("translate", learnt))
 
 
-def test_an_example_to_be_judged_that_has_no_positions_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_too_long_validation_example_is_rejected_with_its_line(tmp_path: Path) -> None:
     valid = tmp_path / "valid.tsv"
     valid.write_text("a b\tb a\na b c d e f g h\th g\n")
-    given = [
+    settings = [
         *pair_settings(tmp_path, model=TRANSFORMER),
         f"data.valid={valid}",
         "model.position=learned",
@@ -218,11 +217,11 @@ def test_an_example_to_be_judged_that_has_no_positions_is_refused_with_its_line(
         " larger model.max"
     )
     with pytest.raises(UserError, match=message):
-        prepare_problem(config_of("translate", given))
-    prepare_problem(config_of("translate", [*given, "model.max_length=9"]))
+        prepare_problem(config_of("translate", settings))
+    prepare_problem(config_of("translate", [*settings, "model.max_length=9"]))
 
 
-def test_streams_are_refused(tmp_path: Path) -> None:
+def test_streams_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
         match="training.batching=streams carries a state through one text, but this task learns from examples",
@@ -237,30 +236,30 @@ def test_a_score_does_not_depend_on_how_examples_are_batched(tmp_path: Path, met
     task = problem.task.double()
     learning = TASKS[config.task.name].learns
     pairs = learning.read(config.data, config.seed, Notes())["valid"]
-    found = []
+    scores = []
     for tokens in (1, 15, 2500):
         training = config.training.model_copy(update={"batch_tokens": tokens})
-        found.append(
+        scores.append(
             learning.judge(
                 task, task, pairs, task.encode(pairs), Evaluation(training, config.decoding, config.seed, is_final=True)
             )
         )
-    for score in found[1:]:
-        assert score.measures == pytest.approx(found[0].measures, rel=1e-9)
-        assert score.examples == found[0].examples
-        assert score.predictions == found[0].predictions
-    assert list(found[0].examples) == [pair.id for pair in pairs]
+    for score in scores[1:]:
+        assert score.measures == pytest.approx(scores[0].measures, rel=1e-9)
+        assert score.examples == scores[0].examples
+        assert score.predictions == scores[0].predictions
+    assert list(scores[0].examples) == [pair.id for pair in pairs]
     assert task.training
 
 
-def test_the_last_evaluation_decodes_as_the_config_says_and_leaves_predictions(tmp_path: Path) -> None:
+def test_the_last_evaluation_uses_the_decoding_settings_and_writes_predictions(tmp_path: Path) -> None:
     result = run_recipe("translate", pair_settings(tmp_path, steps=4), out=Path("run"))
     assert "BLEU" in result.valid.text and "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp" in result.valid.text
     lines = [json.loads(line) for line in Path("run/predictions.jsonl").read_text().splitlines()]
     assert len(lines) == 6 and all(line["id"].startswith(f"{tmp_path}/pairs.tsv:") for line in lines)
 
 
-def test_the_best_evaluation_is_that_of_the_measure_asked_for(tmp_path: Path) -> None:
+def test_the_best_evaluation_is_chosen_by_the_configured_measure(tmp_path: Path) -> None:
     for best in ("loss", "chrf"):
         result = run_recipe(
             "translate",
@@ -271,7 +270,7 @@ def test_the_best_evaluation_is_that_of_the_measure_asked_for(tmp_path: Path) ->
         assert values[result.best_step] == (min if best == "loss" else max)(values.values())
 
 
-def test_evaluation_takes_larger_batches_than_training() -> None:
+def test_evaluation_uses_larger_batches_than_training() -> None:
     assert evaluation_budget(config_of("translate", ["training.batch_tokens=500"]).training) == 4 * 500
     assert evaluation_budget(config_of("copy", ["training.batch_size=8"]).training) == 4 * 8 * 64
     assert evaluation_budget(config_of("copy", ["training.evaluate_batch=3"]).training) == 4 * 3 * 64

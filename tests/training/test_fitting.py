@@ -1,4 +1,4 @@
-"""A module and a loader of the user's own under clew's loop."""
+"""clew's training loop with the user's own module and loader."""
 
 import json
 import random
@@ -38,7 +38,7 @@ TRUTH = torch.tensor([[1.0], [-2.0], [3.0]])
 
 
 class Line(nn.Module):
-    """y = x W, with dropout and coins of Python's and NumPy's, as a user's module may have them."""
+    """y = x W, with dropout and random numbers of Python and NumPy, as in a user's module."""
 
     def __init__(self, dropout: float = 0.0, coins: bool = False):
         super().__init__()
@@ -54,7 +54,7 @@ class Line(nn.Module):
 
 
 class Noisy(Dataset[tuple[Tensor, Tensor]]):
-    """Points on the line, seen with noise from all three generators: an augmentation."""
+    """Points on the line with noise from all three generators, as data augmentation adds."""
 
     def __init__(self, size: int = 22):
         self.x = torch.randn(size, 3, generator=torch.Generator().manual_seed(1))
@@ -73,7 +73,7 @@ def points(size: int = 22) -> TensorDataset:
 
 
 class Stopping(Silence):
-    """Raises a signal at a step."""
+    """Interrupts training at a step."""
 
     def __init__(self, at: int):
         self.at = at
@@ -83,22 +83,22 @@ class Stopping(Silence):
             signal.raise_signal(signal.SIGINT)
 
 
-def measured(folder: Path) -> list[dict[str, Any]]:
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
     return [
         {k: v for k, v in record.items() if k not in ("rows_per_second", "seconds")} for record in read_metrics(folder)
     ]
 
 
 def assert_same(first: Path, second: Path) -> None:
-    assert measured(first) == measured(second)
+    assert metrics_of(first) == metrics_of(second)
     for path in ("model.safetensors", f"checkpoints/{checkpoint_folders(first)[0].name}/model.safetensors"):
-        there, here = read_weights(first / path), read_weights(second / path)
-        assert there.keys() == here.keys() == {"map.weight", "map.bias"}
-        assert all(torch.equal(value, here[name]) for name, value in there.items()), path
+        expected, actual = read_weights(first / path), read_weights(second / path)
+        assert expected.keys() == actual.keys() == {"map.weight", "map.bias"}
+        assert all(torch.equal(value, actual[name]) for name, value in expected.items()), path
 
 
 @pytest.mark.parametrize(("workers", "step"), crossed([0, 2], [3, 4, 7]))
-def test_a_stopped_fit_goes_on_to_the_bit(tmp_path: Path, step: int, workers: int) -> None:
+def test_a_stopped_fit_resumes_bit_for_bit(tmp_path: Path, step: int, workers: int) -> None:
     """22 examples in batches of 8: the last batch of an epoch has 6, and step 7 is in the third epoch."""
     options: dict[str, Any] = {
         "steps": 10,
@@ -116,16 +116,16 @@ def test_a_stopped_fit_goes_on_to_the_bit(tmp_path: Path, step: int, workers: in
     fit(Line(0.3, coins=True), loader, tmp_path / "straight", **options)
     with pytest.raises(Interrupted, match=rf"stopped at step {step} of 10; saved in"):
         fit(Line(0.3, coins=True), loader, tmp_path / "stopped", report=Stopping(step), **options)
-    random.random(), np.random.rand(), torch.rand(1)  # another process has drawn other numbers by then
+    random.random(), np.random.rand(), torch.rand(1)  # another process has drawn other random numbers
     fit(Line(0.3, coins=True), loader, tmp_path / "stopped", resume=True, **options)
     assert_same(tmp_path / "straight", tmp_path / "stopped")
 
 
 class Killed(BaseException):
-    """As good as SIGKILL to whatever has not been written yet."""
+    """Like SIGKILL, ends training without further writing."""
 
 
-def test_a_killed_fit_goes_on_from_its_last_checkpoint_to_the_bit(tmp_path: Path) -> None:
+def test_a_killed_fit_resumes_from_its_last_checkpoint_bit_for_bit(tmp_path: Path) -> None:
     class Killing(Silence):
         def step(self, record, steps, tokens_per_second) -> None:
             if record.step == 8:
@@ -141,14 +141,14 @@ def test_a_killed_fit_goes_on_from_its_last_checkpoint_to_the_bit(tmp_path: Path
     assert_same(tmp_path / "straight", tmp_path / "killed")
 
 
-def test_a_fit_learns_and_gives_back_the_module_of_its_best_evaluation(tmp_path: Path) -> None:
+def test_fit_returns_the_module_of_its_best_evaluation(tmp_path: Path) -> None:
     loader = DataLoader(points(64), batch_size=16, shuffle=True)
-    seen: list[dict[str, Tensor]] = []
+    weights_seen: list[dict[str, Tensor]] = []
 
     def evaluate(module: Line) -> dict[str, float]:
         assert not module.training and not torch.is_grad_enabled()
-        seen.append({name: tensor.clone() for name, tensor in module.state_dict().items()})
-        return {"loss": [5.0, 1.0, 3.0, 7.0][len(seen) - 1], "error": 2.0}
+        weights_seen.append({name: tensor.clone() for name, tensor in module.state_dict().items()})
+        return {"loss": [5.0, 1.0, 3.0, 7.0][len(weights_seen) - 1], "error": 2.0}
 
     fitted = clew.fit(
         Line(),
@@ -163,19 +163,19 @@ def test_a_fit_learns_and_gives_back_the_module_of_its_best_evaluation(tmp_path:
     )
     assert (fitted.step, fitted.best_step, fitted.folder) == (30, 20, tmp_path / "line")
     assert fitted.measures == {"loss": 7.0, "error": 2.0}
-    assert all(torch.equal(value, fitted.module.state_dict()[name]) for name, value in seen[1].items())
+    assert all(torch.equal(value, fitted.module.state_dict()[name]) for name, value in weights_seen[1].items())
     losses = [record["train.loss"] for record in read_metrics(tmp_path / "line") if "train.loss" in record]
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_without_an_evaluation_the_last_weights_are_kept(tmp_path: Path) -> None:
+def test_fit_without_evaluation_keeps_the_last_weights(tmp_path: Path) -> None:
     module = Line()
     fitted = fit(module, DataLoader(points(), batch_size=8), tmp_path / "line", steps=5, device="cpu")
     assert fitted.module is module and not module.training
-    kept = read_weights(tmp_path / "line" / "model.safetensors")
+    stored = read_weights(tmp_path / "line" / "model.safetensors")
     last = read_weights(checkpoint_folders(tmp_path / "line")[0] / "model.safetensors")
     assert all(
-        torch.equal(kept[name], tensor) and torch.equal(last[name], tensor)
+        torch.equal(stored[name], tensor) and torch.equal(last[name], tensor)
         for name, tensor in module.state_dict().items()
     )
     assert (fitted.best_step, fitted.measures) == (5, {})
@@ -198,19 +198,19 @@ def test_an_epoch_has_every_example_once_and_a_ragged_last_batch() -> None:
 
 
 @pytest.mark.parametrize("rows", [7, 8])
-def test_micro_batches_do_not_change_what_is_learnt(tmp_path: Path, rows: int) -> None:
-    found = []
+def test_micro_batches_do_not_change_the_weights(tmp_path: Path, rows: int) -> None:
+    weights = []
     for accumulate in (1, 3):
         module = Line().double()
         data = TensorDataset(*(tensor.double() for tensor in points().tensors))
         loader = DataLoader(data, batch_size=rows)
         fit(module, loader, tmp_path / str(accumulate), steps=6, learning_rate=0.1, accumulate=accumulate, device="cpu")
-        found.append(module.map.weight.detach())
-    assert torch.allclose(*found, rtol=1e-12, atol=0)
+        weights.append(module.map.weight.detach())
+    assert torch.allclose(*weights, rtol=1e-12, atol=0)
 
 
 class Tokens(nn.Module):
-    """A mean over tokens that differ in number from row to row: a term, counted from the batch alone."""
+    """A mean over tokens whose number varies between rows: a term with a count computed from the batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ class Tokens(nn.Module):
 
 def test_terms_have_exact_means_over_micro_batches(tmp_path: Path) -> None:
     rows = [{"tokens": torch.tensor([1, 2, 3, 4][:n] + [0] * (4 - n))} for n in (1, 4, 2, 3, 4, 1)]
-    found = []
+    weights = []
     for accumulate in (1, 4):
         module = Tokens()
         fit(
@@ -239,8 +239,8 @@ def test_terms_have_exact_means_over_micro_batches(tmp_path: Path) -> None:
             accumulate=accumulate,
             device="cpu",
         )
-        found.append(module.table.weight.detach())
-    assert torch.allclose(*found, rtol=1e-12, atol=0)
+        weights.append(module.table.weight.detach())
+    assert torch.allclose(*weights, rtol=1e-12, atol=0)
 
 
 def test_the_loss_of_a_loader_is_its_mean_over_rows(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_the_loss_of_a_loader_is_its_mean_over_rows(tmp_path: Path) -> None:
         assert fitted.measures["loss"] == pytest.approx(float(fitted.module((x, y))), rel=1e-5)
 
 
-def test_an_optimiser_of_ones_own_keeps_its_rates_and_goes_on_to_the_bit(tmp_path: Path) -> None:
+def test_a_user_defined_optimiser_keeps_its_rates_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     loader, options = DataLoader(points(), batch_size=8, shuffle=True), {"steps": 6, "device": "cpu", "log_every": 1}
 
     def parts() -> tuple[Line, torch.optim.Optimizer]:
@@ -291,30 +291,30 @@ def fit_shares(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_learn_what_one_learns(tmp_path: Path) -> None:
-    """Batches of 7, 7, 7 and 1: in the last, the second of two processes has no row."""
+def test_several_processes_learn_the_same_as_one(tmp_path: Path) -> None:
+    """Batches have 7, 7, 7 and 1 rows: in the last, the second of two processes has no row."""
     fit_shares(tmp_path / "alone")
     fit_together(2, tmp_path / "together", fit_shares)
-    for alone, together in zip(measured(tmp_path / "alone"), measured(tmp_path / "together"), strict=True):
+    for alone, together in zip(metrics_of(tmp_path / "alone"), metrics_of(tmp_path / "together"), strict=True):
         assert alone == pytest.approx(together, rel=1e-9)
-    kept = [read_weights(tmp_path / name / "model.safetensors")["map.weight"] for name in ("alone", "together")]
-    assert torch.allclose(*kept, rtol=1e-9, atol=0)
+    weights = [read_weights(tmp_path / name / "model.safetensors")["map.weight"] for name in ("alone", "together")]
+    assert torch.allclose(*weights, rtol=1e-9, atol=0)
 
 
-def test_resume_starts_where_there_is_nothing_yet(tmp_path: Path) -> None:
+def test_resume_starts_a_new_fit_if_there_is_none(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
     assert fit(Line(), loader, tmp_path / "line", steps=2, resume=True, device="cpu").step == 2
     assert fit(Line(), loader, tmp_path / "line", steps=4, resume=True, device="cpu").step == 4
 
 
-def test_batches_that_are_a_function_of_their_position_will_do(tmp_path: Path) -> None:
+def test_fit_accepts_batches_by_position(tmp_path: Path) -> None:
     batches = Batches(lambda epoch: 2, lambda epoch, number: points(4).tensors)
     assert fit(Line(), batches, tmp_path / "line", steps=3, device="cpu").step == 3
 
 
 @dataclass(frozen=True)
 class Points:
-    """A batch as a dataclass, with something that is no tensor."""
+    """A batch as a dataclass with a field that is not a tensor."""
 
     x: Tensor
     y: Tensor
@@ -332,7 +332,7 @@ def as_points(rows: Any) -> Points:
     return Points(x, y, "points")
 
 
-def test_a_batch_that_is_a_dataclass_trains_as_a_tuple_does(tmp_path: Path) -> None:
+def test_a_dataclass_batch_trains_like_a_tuple(tmp_path: Path) -> None:
     fits = [
         fit(
             module,
@@ -373,7 +373,7 @@ LOADERS: dict[str, tuple[Any, str]] = {
     ),
     "empty": (
         DataLoader(points(3), batch_size=4, drop_last=True),
-        "the loader has no batches: the dataset has 3 examples, and a batch 4",
+        "the loader has no batches: the dataset has 3 examples, and a batch 4; add data, or lower batch_size",
     ),
     "strings": (
         DataLoader(["a", "b"], batch_size=2),
@@ -388,19 +388,19 @@ LOADERS: dict[str, tuple[Any, str]] = {
     ),
     "workers": (
         DataLoader(points(), batch_size=2, worker_init_fn=print),
-        "fit makes batches in its own processes, which do not call worker_init_fn",
+        "fit makes batches in its own processes, which do not call worker_init_fn; leave it out: fit seeds them itself",
     ),
 }
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_a_loader_that_cannot_be_replayed_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_loader_that_cannot_be_replayed_is_rejected(tmp_path: Path, name: str) -> None:
     loader, sentence = LOADERS[name]
     with pytest.raises(UserError, match=sentence):
         fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
 
 
-class Gives(nn.Module):
+class ReturnsLoss(nn.Module):
     def __init__(self, loss: Any, **methods: Any):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(2))
@@ -419,36 +419,36 @@ MODULES: dict[str, tuple[Any, str]] = {
     ),
     "no parameters": (nn.ReLU(), r"the module \(ReLU\) has no parameters to train"),
     "a vector": (
-        Gives(lambda w: w),
+        ReturnsLoss(lambda w: w),
         r"the module's loss has the shape \[2\]; return one number, the mean over the batch's rows",
     ),
     "a number": (
-        Gives(lambda w: 1.0),
+        ReturnsLoss(lambda w: 1.0),
         r"the module's forward\(batch\) returned 1.0; return the loss as a tensor with one number, or a dict of terms",
     ),
     "a constant": (
-        Gives(lambda w: torch.tensor(1.0)),
-        "the module's loss does not depend on its parameters, so there is nothing to train",
+        ReturnsLoss(lambda w: torch.tensor(1.0)),
+        "the module's loss does not depend on its parameters, so there is nothing to train; compute the loss from them",
     ),
     "other terms": (
-        Gives(lambda w: {"nll": Term(w.sum(), torch.tensor(2))}),
+        ReturnsLoss(lambda w: {"nll": Term(w.sum(), torch.tensor(2))}),
         r"the module returns the terms nll, but counts loss; add a method counts\(batch\)",
     ),
     "a mean that is counted": (
-        Gives(lambda w: w.sum(), counts=lambda batch: {"loss": torch.tensor(1)}),
+        ReturnsLoss(lambda w: w.sum(), counts=lambda batch: {"loss": torch.tensor(1)}),
         r"which is for terms, but returns a loss; return Term\(sum, count\), or remove the method counts",
     ),
 }
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_that_gives_no_loss_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_module_without_a_valid_loss_is_rejected(tmp_path: Path, name: str) -> None:
     module, sentence = MODULES[name]
     with pytest.raises(UserError, match=sentence):
         fit(module, DataLoader(points(), batch_size=8), tmp_path / "line", steps=2, device="cpu")
 
 
-def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path) -> None:
+def test_unknown_and_invalid_settings_are_rejected_with_their_names(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
     with pytest.raises(
         UserError,
@@ -488,7 +488,7 @@ def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path)
         )
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_rejected(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
     fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
     with pytest.raises(
@@ -522,7 +522,7 @@ def test_a_resumed_fit_keeps_its_settings(tmp_path: Path, change: dict[str, Any]
         fit(Line(), DataLoader(points(9), batch_size=8), tmp_path / "line", steps=3, device="cpu", resume=True)
 
 
-def test_what_was_measured_is_in_the_metrics(tmp_path: Path) -> None:
+def test_losses_and_evaluations_are_written_to_the_metrics(tmp_path: Path) -> None:
     fit(
         Line(),
         DataLoader(points(), batch_size=8),

@@ -1,5 +1,4 @@
-"""Training on parts on disk: the same run as in memory, to the bit, and a second start that reads and encodes nothing
-again."""
+"""Training on parts on disk gives bit-identical runs, and a second start reads and encodes nothing again."""
 
 from pathlib import Path
 
@@ -30,7 +29,7 @@ CLASSIFIER = [
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     on_disk(monkeypatch)
@@ -44,7 +43,7 @@ def settings(folder: Path, steps: int = 9) -> list[str]:
     return [*pair_settings(folder, steps=steps, model=LSTM), "model.dropout=0.2", "training.batch_tokens=100"]
 
 
-def test_a_run_on_disk_is_the_run_in_memory_and_goes_on_to_the_bit(
+def test_a_run_on_disk_equals_the_run_in_memory_and_resumes_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_recipe("translate", settings(tmp_path), out=Path("disk"))
@@ -53,18 +52,22 @@ def test_a_run_on_disk_is_the_run_in_memory_and_goes_on_to_the_bit(
         run_recipe("translate", settings(tmp_path), out=Path("stopped"), report=Listener(stop_at_step=6))
     on_disk(monkeypatch, IN_MEMORY)
     run_recipe("translate", settings(tmp_path), out=Path("memory"))
-    run_recipe("translate", [], out=Path("stopped"), resume=True)  # begun on disk, and ended in memory
+    run_recipe("translate", [], out=Path("stopped"), resume=True)  # started on disk, resumed in memory
     for other in ("memory", "stopped"):
         assert_same_run(Path("disk"), Path(other))
         assert Path("disk/predictions.jsonl").read_text() == Path(f"{other}/predictions.jsonl").read_text()
 
 
-def test_a_second_start_encodes_nothing_and_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_start_encodes_nothing_and_gives_the_same_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of("translate", settings(tmp_path))
     first = prepare_problem(config)
     calls: list[int] = []
     encode = SequenceToSequence.encode
-    monkeypatch.setattr(SequenceToSequence, "encode", lambda task, some: calls.append(len(some)) or encode(task, some))
+    monkeypatch.setattr(
+        SequenceToSequence, "encode", lambda task, pairs: calls.append(len(pairs)) or encode(task, pairs)
+    )
     second = prepare_problem(config)
     assert all(count <= 8 for count in calls), (
         "the first examples alone are encoded again, to see whether they still agree"
@@ -75,47 +78,47 @@ def test_a_second_start_encodes_nothing_and_says_the_same(tmp_path: Path, monkey
     ]
 
 
-def test_a_task_that_encodes_otherwise_does_not_take_old_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_with_another_encoding_ignores_cached_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of("translate", settings(tmp_path))
     before = prepare_problem(config).batches.get(0, 0)
     encode = SequenceToSequence.encode
     monkeypatch.setattr(
         SequenceToSequence,
         "encode",
-        lambda task, some: [sides._replace(source=sides.source[-1:]) for sides in encode(task, some)],
+        lambda task, pairs: [sides._replace(source=sides.source[-1:]) for sides in encode(task, pairs)],
     )
     after = prepare_problem(config).batches.get(0, 0)
     assert before.source.shape[1] > after.source.shape[1] == 1
 
 
 @pytest.mark.parametrize("change", ["task.longest=100", "text.size=20"])
-def test_other_settings_of_encoding_have_ids_of_their_own(tmp_path: Path, change: str) -> None:
-    def kept() -> set[Path]:
+def test_other_encoding_settings_have_their_own_cached_ids(tmp_path: Path, change: str) -> None:
+    def cached_files() -> set[Path]:
         return set((tmp_path / "cache").glob("*/train.lengths"))
 
-    given = [setting for setting in settings(tmp_path) if not setting.startswith(("text.size", "text.joint"))]
-    prepare_problem(config_of("translate", given))
-    first = kept()
-    prepare_problem(config_of("translate", [*given, "training.learning_rate=0.1", "model.dim=8"]))
-    assert kept() == first
-    prepare_problem(config_of("translate", [*given, change]))
-    assert len(kept()) == 2
+    assignments = [setting for setting in settings(tmp_path) if not setting.startswith(("text.size", "text.joint"))]
+    prepare_problem(config_of("translate", assignments))
+    first = cached_files()
+    prepare_problem(config_of("translate", [*assignments, "training.learning_rate=0.1", "model.dim=8"]))
+    assert cached_files() == first
+    prepare_problem(config_of("translate", [*assignments, change]))
+    assert len(cached_files()) == 2
 
 
 def write_texts(path: Path, rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
     path.write_text("".join("\t".join(row) + "\n" for row in [header, *rows]), encoding="utf-8")
 
 
-def test_labelled_texts_on_disk_balance_classes_and_tell_unseen_labels(
+def test_labelled_texts_on_disk_balance_classes_and_report_unseen_labels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [(f"word{number % 9} a text {number}", "good" if number % 3 else "bad") for number in range(60)]
     write_texts(tmp_path / "train.tsv", rows, ("text", "label"))
     write_texts(tmp_path / "valid.tsv", [*rows[:20], ("a text", "odd")], ("text", "label"))
-    given = ["data.train=train.tsv", "data.valid=valid.tsv", "task.class_weights=balanced", *CLASSIFIER]
-    problems = [prepare_problem(config_of("classify", given)) for _ in range(2)]
+    assignments = ["data.train=train.tsv", "data.valid=valid.tsv", "task.class_weights=balanced", *CLASSIFIER]
+    problems = [prepare_problem(config_of("classify", assignments)) for _ in range(2)]
     on_disk(monkeypatch, IN_MEMORY)
-    in_memory = prepare_problem(config_of("classify", given))
+    in_memory = prepare_problem(config_of("classify", assignments))
     assert any(
         "1 of 21 labels is not in the training part (odd; first: valid.tsv:22)" in note.replace("'", "")
         for note in in_memory.notes
@@ -129,7 +132,7 @@ def test_baselines_of_a_large_part_are_measured_once(tmp_path: Path, monkeypatch
     rows = [(f"word{number % 9} a text {number}", "good" if number % 3 else "bad") for number in range(60)]
     write_texts(tmp_path / "train.tsv", rows, ("text", "label"))
     write_texts(tmp_path / "valid.tsv", rows[:20], ("text", "label"))
-    given = [
+    assignments = [
         "data.train=train.tsv",
         "data.valid=valid.tsv",
         "training.steps=2",
@@ -141,17 +144,17 @@ def test_baselines_of_a_large_part_are_measured_once(tmp_path: Path, monkeypatch
     monkeypatch.setattr(
         Baselines, "measured", lambda self, part, interrupted: parts.append(part) or measured(self, part, interrupted)
     )
-    first, second = (run_recipe("classify", given, out=Path(name)).valid for name in ("first", "second"))
+    first, second = (run_recipe("classify", assignments, out=Path(name)).valid for name in ("first", "second"))
     assert len(parts) == 1
     assert second.measures == first.measures and "baseline_naive_bayes" in first.measures
     (tmp_path / "train.tsv").write_text(
         (tmp_path / "train.tsv").read_text(encoding="utf-8").replace("good", "fine"), encoding="utf-8"
     )
-    run_recipe("classify", given, out=Path("other"))
+    run_recipe("classify", assignments, out=Path("other"))
     assert len(parts) == 2
 
 
-def test_encoded_lengths_are_kept_beside_the_ids(tmp_path: Path) -> None:
+def test_lengths_are_cached_with_the_ids(tmp_path: Path) -> None:
     problem = prepare_problem(config_of("translate", settings(tmp_path)))
     (path,) = (tmp_path / "cache").glob("*/train.lengths")
     encoded = parts_of_data.load_parts(path.parent)[0]["train"]

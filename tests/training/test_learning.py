@@ -1,4 +1,4 @@
-"""That every family learns: an untrained model guesses, a trained one knows eight lines by heart."""
+"""Every family learns: an untrained model guesses, a trained one has memorised eight lines."""
 
 import math
 from typing import Any
@@ -40,12 +40,12 @@ def task_of(name: str) -> LanguageModel:
 
 
 def lines_of(task: LanguageModel) -> Any:
-    """Each line starts from the line end before it, so that its first character can be learnt only as one of eight."""
+    """One row per line. The first character of a row is only read, not predicted."""
     return task.collate([task.encode(line + "\n") for line in LINES])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_an_untrained_model_guesses_among_the_vocabulary(name: str) -> None:
+def test_an_untrained_model_guesses_uniformly(name: str) -> None:
     task = task_of(name)
     terms, _ = task(lines_of(task))
     loss = (terms["loss"].sum / terms["loss"].count).item()
@@ -54,7 +54,7 @@ def test_an_untrained_model_guesses_among_the_vocabulary(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_eight_lines_are_learnt_by_heart(name: str) -> None:
+def test_a_trained_model_memorises_eight_lines(name: str) -> None:
     task = task_of(name)
     optimiser = adamw(task.parameters(), 0.02, weight_decay=0.0)
     steps = 100

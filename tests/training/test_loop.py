@@ -7,6 +7,7 @@ import torch
 from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.core.processes import seed_everything
+from clew.training import loop
 from clew.training.backward import StepOptions
 from clew.training.loop import train
 from clew.training.optimisers import adamw, sgd
@@ -30,18 +31,18 @@ def run(task, batches: Batches, steps: int, learning_rate: float = 0.1, **option
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
 def test_a_batch_cut_into_micro_batches_trains_to_the_same_weights(parts: int) -> None:
-    """Two terms whose counts differ between the parts: a mean of means would not be the mean."""
+    """The counts of two terms differ between the parts, so a mean of means would be wrong."""
     torch.manual_seed(1)
     x = torch.randn(8, 4, dtype=torch.float64)
     whole, cut = TwoTerms(), TwoTerms()
     expected = run(whole, each(Rows(x)), 3)
-    found = run(cut, each(Rows(x)), 3, accumulate=parts)
+    actual = run(cut, each(Rows(x)), 3, accumulate=parts)
     torch.testing.assert_close(cut.weight, whole.weight, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(cut.bias, whole.bias, rtol=1e-12, atol=1e-12)
-    for there, here in zip(expected, found, strict=True):
-        assert here.losses == pytest.approx(there.losses, rel=1e-12)
-        assert here.gradient_norm == pytest.approx(there.gradient_norm, rel=1e-12)
-        assert here.count == there.count
+    for expected_record, actual_record in zip(expected, actual, strict=True):
+        assert actual_record.losses == pytest.approx(expected_record.losses, rel=1e-12)
+        assert actual_record.gradient_norm == pytest.approx(expected_record.gradient_norm, rel=1e-12)
+        assert actual_record.count == expected_record.count
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
@@ -62,7 +63,7 @@ def test_a_micro_batch_without_rows_changes_nothing() -> None:
     torch.testing.assert_close(cut.weight, whole.weight, rtol=1e-12, atol=1e-12)
 
 
-def test_the_loss_recorded_is_the_weighted_mean_over_each_terms_own_count() -> None:
+def test_the_recorded_loss_is_weighted_and_divided_by_the_count_of_each_term() -> None:
     task = TwoTerms()
     batch = Rows(torch.tensor([[1.0, -1.0, 2.0, -3.0], [0.5, -1.0, -2.0, -3.0]], dtype=torch.float64))
     terms, _ = task(batch)
@@ -73,20 +74,20 @@ def test_the_loss_recorded_is_the_weighted_mean_over_each_terms_own_count() -> N
     assert record.count == 2
 
 
-def test_clipping_by_norm_scales_the_step_and_records_the_norm_before_it() -> None:
+def test_clipping_by_norm_scales_the_step_and_records_the_unclipped_norm() -> None:
     task = Adder()
     (record,) = run(task, each(Rows(torch.tensor([[8.0]], dtype=torch.float64))), 1, learning_rate=1.0, clip_norm=0.5)
     assert record.gradient_norm == pytest.approx(8.0)
     assert task.weight.item() == pytest.approx(1.0 - 0.5, abs=1e-6)
 
 
-def test_a_gradient_below_the_norm_is_left_as_it_is() -> None:
+def test_a_gradient_below_the_norm_is_unchanged() -> None:
     task = Adder()
     run(task, each(Rows(torch.tensor([[0.25]], dtype=torch.float64))), 1, learning_rate=1.0, clip_norm=0.5)
     assert task.weight.item() == pytest.approx(0.75)
 
 
-def test_clipping_by_value_cuts_each_entry_and_records_the_norm_before_it() -> None:
+def test_clipping_by_value_limits_each_entry_and_records_the_unclipped_norm() -> None:
     task, plain = TwoTerms(), TwoTerms()
     batch = Rows(torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3)))
     before = task.weight.detach().clone()
@@ -97,7 +98,7 @@ def test_clipping_by_value_cuts_each_entry_and_records_the_norm_before_it() -> N
     assert record.gradient_norm == unclipped.gradient_norm > 0.1
 
 
-def test_values_are_cut_before_the_norm_is() -> None:
+def test_values_are_clipped_before_the_norm() -> None:
     task = TwoTerms()
     before = [p.detach().clone() for p in task.parameters()]
     batch = Rows(torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3)))
@@ -110,7 +111,7 @@ NAN = Rows(torch.tensor([[math.nan]], dtype=torch.float64))
 ONE = Rows(torch.tensor([[1.0]], dtype=torch.float64))
 
 
-def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone() -> None:
+def test_a_step_without_a_finite_loss_changes_no_weights_state_or_optimiser() -> None:
     task = Adder()
     optimiser = adamw(task.parameters(), 0.1)
     progress = Progress()
@@ -130,13 +131,13 @@ def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone()
     assert math.isfinite(task.weight.item())
 
 
-def test_streams_that_start_with_a_skipped_step_carry_nothing_of_those_before() -> None:
+def test_streams_that_start_with_a_skipped_step_carry_no_earlier_state() -> None:
     task, progress = Adder(), Progress()
     run(task, each(ONE, NAN, ONE._replace(fresh=False)), 3, progress=progress, carry=True)
     assert task.carried_in == [None, None, None]
 
 
-def test_ten_such_steps_in_a_row_end_the_run_with_a_sentence() -> None:
+def test_ten_skipped_steps_in_a_row_end_the_run_with_a_message() -> None:
     task = Adder()
     progress = Progress()
     message = (
@@ -149,7 +150,7 @@ def test_ten_such_steps_in_a_row_end_the_run_with_a_sentence() -> None:
     assert task.weight.item() == pytest.approx(0.9)
 
 
-def test_a_finite_step_starts_the_count_of_skipped_ones_anew() -> None:
+def test_a_finite_step_resets_the_count_of_skipped_steps() -> None:
     task = Adder()
     batches = Batches(lambda epoch: 100, lambda epoch, number: ONE if number % 5 == 0 else NAN)
     records = run(task, batches, 40)
@@ -157,7 +158,7 @@ def test_a_finite_step_starts_the_count_of_skipped_ones_anew() -> None:
 
 
 def test_the_state_is_carried_by_value_but_gradients_stop_at_the_chunk() -> None:
-    """s_2 = w x_1 + w x_2: with the state detached the second gradient is x_2, not x_1 + x_2."""
+    """s_2 = w x_1 + w x_2: with a detached state the second gradient is x_2, not x_1 + x_2."""
     task = Adder(weight=2.0)
     chunks = [
         Rows(torch.tensor([[3.0]], dtype=torch.float64)),
@@ -176,7 +177,7 @@ def test_a_fresh_batch_drops_the_state() -> None:
     assert [state is None for state in task.carried_in] == [True, False, True, False]
 
 
-def test_nothing_is_carried_unless_asked_for() -> None:
+def test_no_state_is_carried_by_default() -> None:
     task = Adder()
     run(task, each(ONE, ONE._replace(fresh=False)), 3)
     assert task.carried_in == [None, None, None]
@@ -189,7 +190,7 @@ def test_every_micro_batch_gets_its_own_state_back() -> None:
     assert [None if state is None else state.item() for state in task.carried_in] == [None, None, 1.0, 100.0]
 
 
-def test_what_is_random_in_a_step_depends_on_the_seed_and_the_step_alone() -> None:
+def test_randomness_in_a_step_depends_only_on_the_seed_and_the_step() -> None:
     def losses(first: int, steps: int, seed: int = 7) -> list[float]:
         torch.rand(first + 3)
         return [
@@ -197,34 +198,34 @@ def test_what_is_random_in_a_step_depends_on_the_seed_and_the_step_alone() -> No
             for record in run(Noisy(), each(ONE), steps, learning_rate=0.0, seed=seed, progress=Progress(step=first))
         ]
 
-    straight = losses(0, 5)
-    assert losses(3, 5) == straight[3:]
-    assert len(set(straight)) == 5
-    assert losses(0, 5, seed=8) != straight
+    uninterrupted = losses(0, 5)
+    assert losses(3, 5) == uninterrupted[3:]
+    assert len(set(uninterrupted)) == 5
+    assert losses(0, 5, seed=8) != uninterrupted
 
 
-def test_a_batch_that_asks_is_told_the_step_it_is_trained_in_resumed_or_not() -> None:
-    class Told(NamedTuple):
+def test_a_batch_with_a_step_field_receives_the_current_step() -> None:
+    class WithStep(NamedTuple):
         x: torch.Tensor
         step: torch.Tensor | None
 
-    class Listening(Noisy):
+    class RecordsStep(Noisy):
         def forward(self, batch, state=None):
-            seen.append(None if batch.step is None else batch.step.tolist())
+            steps_seen.append(None if batch.step is None else batch.step.tolist())
             return super().forward(Rows(batch.x), state)
 
         def counts(self, batch):
             return super().counts(Rows(batch.x))
 
-    seen: list[list[int] | None] = []
-    x, task = torch.ones(3, 4, dtype=torch.float64), Listening()
-    run(task, each(Told(x, torch.zeros(3, dtype=torch.long))), 2)
-    run(task, each(Told(x, torch.zeros(3, dtype=torch.long))), 7, progress=Progress(step=6), accumulate=2)
-    run(task, each(Told(x, None)), 1)
-    assert seen == [[0, 0, 0], [1, 1, 1], [6, 6], [6], None]
+    steps_seen: list[list[int] | None] = []
+    x, task = torch.ones(3, 4, dtype=torch.float64), RecordsStep()
+    run(task, each(WithStep(x, torch.zeros(3, dtype=torch.long))), 2)
+    run(task, each(WithStep(x, torch.zeros(3, dtype=torch.long))), 7, progress=Progress(step=6), accumulate=2)
+    run(task, each(WithStep(x, None)), 1)
+    assert steps_seen == [[0, 0, 0], [1, 1, 1], [6, 6], [6], None]
 
 
-def test_micro_batches_draw_apart() -> None:
+def test_micro_batches_draw_different_random_numbers() -> None:
     seen = []
     for numbers in ((1, 0, 0, 0), (1, 0, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0), (2, 0, 0, 0)):
         seed_everything(*numbers)
@@ -232,7 +233,7 @@ def test_micro_batches_draw_apart() -> None:
     assert len(set(seen)) == 5
 
 
-def test_the_learning_rate_follows_the_schedule_and_is_given_back() -> None:
+def test_the_learning_rate_follows_the_schedule_and_is_restored() -> None:
     task = Adder()
     optimiser = sgd(task.parameters(), 0.4)
     records = run(task, each(ONE), 4, optimiser=optimiser, schedule=Linear(4))
@@ -241,21 +242,21 @@ def test_the_learning_rate_follows_the_schedule_and_is_given_back() -> None:
     assert task.weight.item() == pytest.approx(1.0 - 0.4 - 0.3 - 0.2 - 0.1)
 
 
-def test_an_epoch_ends_where_its_batches_do() -> None:
-    asked: list[tuple[int, int]] = []
+def test_an_epoch_ends_with_its_last_batch() -> None:
+    requested: list[tuple[int, int]] = []
 
     def get(epoch: int, number: int) -> Rows:
-        asked.append((epoch, number))
+        requested.append((epoch, number))
         return ONE
 
     progress = Progress()
     records = run(Adder(), Batches(lambda epoch: 2 + epoch, get), 6, progress=progress)
-    assert asked == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert requested == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0)]
     assert [record.epoch for record in records] == [0, 0, 1, 1, 1, 2]
     assert (progress.step, progress.epoch, progress.batch) == (6, 2, 1)
 
 
-def test_the_position_is_up_to_date_when_a_record_comes() -> None:
+def test_the_position_is_up_to_date_when_a_record_arrives() -> None:
     progress = Progress()
     steps = train(
         Adder(),
@@ -270,7 +271,7 @@ def test_the_position_is_up_to_date_when_a_record_comes() -> None:
 
 
 class Greedy(Adder):
-    """Runs out of memory with more than so many rows at once."""
+    """Runs out of memory with more rows than a limit."""
 
     def __init__(self, most: int):
         super().__init__()
@@ -284,7 +285,7 @@ class Greedy(Adder):
         return super().forward(batch, state)
 
 
-def test_a_micro_batch_that_does_not_fit_is_halved_and_the_batch_stays_the_same() -> None:
+def test_a_micro_batch_that_does_not_fit_is_halved() -> None:
     batches = each(
         *(
             Rows(torch.tensor([[float(row + 8 * chunk)] for row in range(8)], dtype=torch.float64), chunk == 0)
@@ -293,14 +294,14 @@ def test_a_micro_batch_that_does_not_fit_is_halved_and_the_batch_stays_the_same(
     )
     whole, cut, progress = Adder(), Greedy(most=2), Progress()
     expected = run(whole, batches, 3, carry=True)
-    found = run(cut, batches, 3, carry=True, progress=progress)
+    actual = run(cut, batches, 3, carry=True, progress=progress)
     assert cut.sizes == [8, 4, *[2] * 12]
-    assert progress.halvings == 2 and [record.parts for record in found] == [4, 4, 4]
-    assert [record.loss for record in found] == pytest.approx([record.loss for record in expected], rel=1e-12)
+    assert progress.halvings == 2 and [record.parts for record in actual] == [4, 4, 4]
+    assert [record.loss for record in actual] == pytest.approx([record.loss for record in expected], rel=1e-12)
     assert cut.weight.item() == pytest.approx(whole.weight.item(), rel=1e-12)
 
 
-def test_where_one_row_does_not_fit_the_run_ends_with_a_sentence() -> None:
+def test_a_row_that_does_not_fit_ends_the_run_with_a_message() -> None:
     message = (
         r"out of memory at step 1 even with 4 micro-batches of 1 rows; lower training.length or the model's size,"
         r" or set"
@@ -309,7 +310,16 @@ def test_where_one_row_does_not_fit_the_run_ends_with_a_sentence() -> None:
         run(Greedy(most=0), each(Rows(torch.ones(4, 1, dtype=torch.float64))), 2)
 
 
-def test_another_error_is_not_taken_for_want_of_memory() -> None:
+def test_a_process_of_several_that_lacks_memory_says_how_to_resume(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "world_size", lambda: 2)
+    batch = Rows(torch.ones(4, 1, dtype=torch.float64))
+    with pytest.raises(
+        UserError, match="process 0 ran out of memory at step 1, with micro-batches of 2 rows; resume with "
+    ):
+        loop.halve(Progress(), batch, 2)
+
+
+def test_another_error_is_not_taken_for_lack_of_memory() -> None:
     class Broken(Adder):
         def forward(self, batch, state=None):
             raise RuntimeError("shapes do not fit")
@@ -318,7 +328,7 @@ def test_another_error_is_not_taken_for_want_of_memory() -> None:
         run(Broken(), each(ONE), 1)
 
 
-def test_a_batchs_rate_scales_its_step_alone() -> None:
+def test_the_rate_of_a_batch_scales_only_its_own_step() -> None:
     class Rated(NamedTuple):
         x: torch.Tensor
         fresh: bool = True
@@ -331,7 +341,7 @@ def test_a_batchs_rate_scales_its_step_alone() -> None:
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
-def test_a_hundred_steps_of_accumulation_come_to_the_same(kind: torch.dtype, tolerance: float) -> None:
+def test_a_hundred_steps_with_accumulation_give_the_same_weights(kind: torch.dtype, tolerance: float) -> None:
     x = torch.randn(7, 32, 4, generator=torch.Generator().manual_seed(5)).to(kind)
     tasks = [TwoTerms().to(kind) for _ in range(3)]
     for task, parts in zip(tasks, (1, 2, 4), strict=True):

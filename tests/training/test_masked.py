@@ -1,4 +1,4 @@
-"""Pre-training on documents: the same run however it is cut or interrupted, each loss with its own count."""
+"""Pre-training on documents: micro-batches and interruptions do not change a run, and each loss has its own count."""
 
 import json
 from pathlib import Path
@@ -22,23 +22,23 @@ from tests.training.test_run import Listener, assert_same_run
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
-def test_a_run_goes_on_to_the_bit_and_tells_both_losses(tmp_path: Path) -> None:
-    given = bert_settings(tmp_path, steps=7)
-    result = run_recipe("text-bert", given, out=Path("straight"))
+def test_a_run_resumes_bit_for_bit_and_reports_both_losses(tmp_path: Path) -> None:
+    assignments = bert_settings(tmp_path, steps=7)
+    result = run_recipe("text-bert", assignments, out=Path("straight"))
     with pytest.raises(Interrupted, match="stopped at step 5 of 7"):
-        run_recipe("text-bert", given, out=Path("stopped"), report=Listener(stop_at_step=5))
+        run_recipe("text-bert", assignments, out=Path("stopped"), report=Listener(stop_at_step=5))
     run_recipe("text-bert", [], out=Path("stopped"), resume=True)
     assert_same_run(Path("straight"), Path("stopped"))
     steps = [record for record in read_metrics(Path("straight")) if "train.loss" in record]
     assert {record["train.next_sentence_count"] for record in steps} == {
         4,
         2,
-    }  # the last batch of an epoch is what is left
+    }  # the last batch of an epoch is smaller
     assert (
         all(0 < record["train.loss_count"] < 4 * 24 for record in steps)
         and len({record["train.loss_count"] for record in steps}) > 1
@@ -51,30 +51,30 @@ def test_a_run_goes_on_to_the_bit_and_tells_both_losses(tmp_path: Path) -> None:
 
 
 def test_micro_batches_and_workers_change_nothing(tmp_path: Path) -> None:
-    given = [*bert_settings(tmp_path, steps=5), "model.dropout=0", "model.attention_dropout=0"]
-    run_recipe("text-bert", given, out=Path("whole"))
-    run_recipe("text-bert", [*given, "training.accumulate=3"], out=Path("cut"))
+    assignments = [*bert_settings(tmp_path, steps=5), "model.dropout=0", "model.attention_dropout=0"]
+    run_recipe("text-bert", assignments, out=Path("whole"))
+    run_recipe("text-bert", [*assignments, "training.accumulate=3"], out=Path("cut"))
     whole = read_weights(Path("whole/model.safetensors"))
     for name, tensor in read_weights(Path("cut/model.safetensors")).items():
         torch.testing.assert_close(tensor, whole[name], rtol=1e-4, atol=1e-5, msg=name)
-    batches = prepare_problem(config_of("text-bert", [*given, "training.batch_tokens=100"])).batches
+    batches = prepare_problem(config_of("text-bert", [*assignments, "training.batch_tokens=100"])).batches
     ahead = [Loader(batches, workers, pin=False).ahead(0, 3) for workers in (0, 2)]
-    for _ in range(batches.per_epoch(0)):  # into the second epoch
-        (epoch, number, here), (*position, there) = (next(each) for each in ahead)
+    for _ in range(batches.per_epoch(0)):  # continues into the second epoch
+        (epoch, number, batch), (*position, batch_of_worker) = (next(each) for each in ahead)
         assert [epoch, number] == position
-        assert here.inputs.tokens.numel() <= 120 and torch.equal(here.inputs.tokens, there.inputs.tokens)
-        assert torch.equal(here.targets, there.targets) and torch.equal(
-            here.inputs.tokens, batches.get(epoch, number).inputs.tokens
+        assert batch.inputs.tokens.numel() <= 120 and torch.equal(batch.inputs.tokens, batch_of_worker.inputs.tokens)
+        assert torch.equal(batch.targets, batch_of_worker.targets) and torch.equal(
+            batch.inputs.tokens, batches.get(epoch, number).inputs.tokens
         )
     assert epoch == 1
 
 
-def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
+def test_pretraining_can_continue_with_other_documents(tmp_path: Path) -> None:
     run_recipe("text-bert", [*bert_settings(tmp_path, steps=4), "task.next_sentence=false"], out=Path("first"))
     Path("more.jsonl").write_text(
         "".join(json.dumps({"body": f"the {word} was red.\nshe found it."}) + "\n" for word in "abcdefgh")
     )
-    given = [
+    assignments = [
         setting
         for setting in bert_settings(tmp_path, steps=4)
         if not setting.startswith(("model", "text", "data.train"))
@@ -87,7 +87,7 @@ def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
         "training.learning_rate=1e-9",
     ]
     listener = Listener()
-    run_recipe("text-bert", [*given, *more], out=Path("second"), report=listener)
+    run_recipe("text-bert", [*assignments, *more], out=Path("second"), report=listener)
     first, second = (read_weights(Path(name) / "model.safetensors") for name in ("first", "second"))
     assert set(second) - set(first) == {
         "pooling.dense.weight",
@@ -98,11 +98,11 @@ def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, rtol=0, atol=1e-6)
     assert Tokenizer.load(Path("first/vocabulary")).hash == Tokenizer.load(Path("second/vocabulary")).hash
-    assert any(line.endswith("new: next_sentence, pooling") for line in listener.said)
+    assert any(line.endswith("new: next_sentence, pooling") for line in listener.messages)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         (
             ["data.train=null"],
@@ -120,13 +120,13 @@ def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
         (["training.batching=streams"], "set training.batching=windows"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_told(tmp_path: Path, settings: list[str], told: str) -> None:
+def test_unsuitable_data_and_settings_are_rejected(tmp_path: Path, settings: list[str], message: str) -> None:
     Path("one.txt").write_text("the ball was red.\nshe went in.\n")
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         prepare_problem(config_of("text-bert", [*bert_settings(tmp_path), *settings]))
 
 
-def test_a_text_of_unknown_words_alone_cannot_be_scored(tmp_path: Path) -> None:
+def test_a_text_of_only_unknown_words_cannot_be_scored(tmp_path: Path) -> None:
     run = run_recipe("text-bert", bert_settings(tmp_path, steps=1), out=Path("run")).run
     Path("greek.txt").write_text("Ω Ω Ω\nΩ Ω\n\nΩ\nΩ Ω\n", encoding="utf-8")
     with pytest.raises(
@@ -136,7 +136,7 @@ def test_a_text_of_unknown_words_alone_cannot_be_scored(tmp_path: Path) -> None:
         run.evaluate(Path("greek.txt"))
 
 
-def test_corpora_and_files_are_learnt_from_together(tmp_path: Path) -> None:
+def test_corpora_and_files_can_be_combined(tmp_path: Path) -> None:
     settings = [*bert_settings(tmp_path), "data.corpus=ewt-sample+tatoeba-sample", "data.source=de"]
     parts = find_documents(config_of("text-bert", settings).data, Notes())
     assert {name: sum(line.opens for line in part.lines()) for name, part in parts.items()} == {

@@ -1,5 +1,4 @@
-"""Training with the norm-preserving penalty (Pascanu et al. 2013): the same however a batch is cut, refused where it
-cannot be, and gradients that reach further back."""
+"""The norm-preserving penalty (Pascanu et al. 2013): gradients reach further back; micro-batches do not change it."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ SETTINGS = [
 
 
 class FirstSign(nn.Module):
-    """Tells the sign of the first of many numbers, of which the others are noise: a long lag."""
+    """Predicts the sign of the first number of a long sequence; the other numbers are noise."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -59,7 +58,7 @@ class FirstSign(nn.Module):
         return ((scores > 0) == (batch[:, 0, 0] > 0)).double().mean().item()
 
     def reach(self, batch: Tensor) -> float:
-        """|dE / dx_1| / |dE / dx_T| for the state x, of an error at the end, mean over rows."""
+        """|dE / dx_1| / |dE / dx_T| for the states x and an error at the end, averaged over rows."""
         cell, states = self.layer.cell, []
         inputs, weight = cell.inputs(batch)
         carried = cell.initial_state(len(batch), like=batch)
@@ -96,16 +95,16 @@ def trained(penalty: float, steps: int = 60, **options: Any) -> tuple[FirstSign,
 
 @pytest.mark.slow
 def test_gradients_reach_thirty_steps_back_with_the_penalty_and_vanish_without() -> None:
-    """The penalty falls, an error after thirty steps reaches the first, and the sign of the first number is learnt;
-    without it none of these."""
-    (plain, _), (kept, records) = trained(0.0), trained(2.0)
+    """With the penalty, an error after thirty steps reaches the first step, and the sign of the first number is learnt.
+    Without it, neither happens."""
+    (plain, _), (penalised, records) = trained(0.0), trained(2.0)
     assert records[-1].losses["norm"] < 0.25 * records[0].losses["norm"]
     batch = torch.cat([noise(10**6 + number) for number in range(10)])
     assert plain.reach(batch) < 1e-5 and plain.accuracy(batch) < 0.6
-    assert kept.reach(batch) > 0.1 and kept.accuracy(batch) > 0.99
+    assert penalised.reach(batch) > 0.1 and penalised.accuracy(batch) > 0.99
 
 
-def test_the_penalty_is_the_same_however_a_batch_is_cut() -> None:
+def test_micro_batches_do_not_change_the_penalty() -> None:
     whole, cut = (trained(0.5, 3, accumulate=parts) for parts in (1, 4))
     for one, other in zip(whole[1], cut[1], strict=True):
         assert one.losses == pytest.approx(other.losses, rel=1e-4) and one.counts == other.counts
@@ -114,7 +113,7 @@ def test_the_penalty_is_the_same_however_a_batch_is_cut() -> None:
         torch.testing.assert_close(one, other)
 
 
-def test_a_run_with_the_penalty_goes_on_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_the_penalty_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("story.txt").write_text("the thread was cut and she went in\n" * 40)
     settings = [*SETTINGS, "data.train=story.txt", "training.norm_penalty=0.5"]
@@ -133,7 +132,7 @@ def test_a_run_with_the_penalty_goes_on_to_the_bit(tmp_path: Path, monkeypatch: 
         (
             "text-lstm",
             [*SETTINGS, "training.compile=true"],
-            "which compiled, recomputed and sharded layers do not support",
+            "which compiled, recomputed and sharded layers do not support; set",
         ),
         (
             "text-lstm",
@@ -142,7 +141,7 @@ def test_a_run_with_the_penalty_goes_on_to_the_bit(tmp_path: Path, monkeypatch: 
         ),
     ],
 )
-def test_where_there_is_no_such_penalty_it_is_refused(
+def test_the_penalty_is_rejected_where_it_is_not_available(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, settings: list[str], sentence: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What only a GPU shows: no training step waits for the device, and what it decides is what the host would have."""
+"""Training on a GPU: no step waits for the device, and decisions on the device match those on the host."""
 
 import math
 import warnings
@@ -53,7 +53,7 @@ def test_no_step_waits_for_the_device(name: str) -> None:
     torch.cuda.synchronize()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the mode does not see everything
+            warnings.simplefilter("ignore")  # a warning that the mode misses some synchronisations
             torch.cuda.set_sync_debug_mode("error")
         records += [next(steps) for _ in range(4)]
     finally:
@@ -63,18 +63,18 @@ def test_no_step_waits_for_the_device(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_training_comes_to_the_same_whether_the_host_looks_or_not(name: str) -> None:
+def test_training_does_not_depend_on_the_host_reading_each_step(name: str) -> None:
     tasks = [MODELS[name]().cuda() for _ in range(2)]
     losses = [
         [record.loss for record in list(steps_of(name, task, 12, 5, look=look, progress=Progress()))]
         for task, look in zip(tasks, (True, False), strict=True)
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    for (key, there), here in zip(tasks[0].state_dict().items(), tasks[1].state_dict().values(), strict=True):
-        torch.testing.assert_close(here, there, rtol=1e-3, atol=1e-4, msg=key)
+    for (key, expected), actual in zip(tasks[0].state_dict().items(), tasks[1].state_dict().values(), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4, msg=key)
 
 
-def test_a_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
+def test_a_step_that_is_not_finite_changes_nothing() -> None:
     task = MODELS["gpt"]().cuda()
     weight = task.body.embedding.tokens.weight
     optimiser = adamw(task.parameters(), 0.01)
@@ -83,18 +83,18 @@ def test_a_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
         task, batches, optimiser, Constant(9), StepOptions(seed=1, clip_norm=1.0), steps=9, progress=Progress()
     )
     next(steps), next(steps)
-    kept = weight.detach().clone()
+    before_poisoning = weight.detach().clone()
     with torch.no_grad():
         weight[0, 0] = math.nan
     before = [value.clone() for state in optimiser.state.values() for value in state.values()]
     assert next(steps).skipped
     assert all(map(torch.equal, before, (value for state in optimiser.state.values() for value in state.values())))
     with torch.no_grad():
-        weight[0, 0] = kept[0, 0]
-    assert torch.equal(weight, kept) and not next(steps).skipped
+        weight[0, 0] = before_poisoning[0, 0]
+    assert torch.equal(weight, before_poisoning) and not next(steps).skipped
 
 
-def test_batches_that_are_copied_ahead_arrive_whole_and_in_order() -> None:
+def test_batches_copied_ahead_arrive_complete_and_in_order() -> None:
     batches = Batches(
         lambda epoch: 5, lambda epoch, number: Rows(torch.full((64, 1000), 10.0 * epoch + number), number == 0)
     )
@@ -106,13 +106,13 @@ def test_batches_that_are_copied_ahead_arrive_whole_and_in_order() -> None:
             map_batch(lambda tensor: tensor.mul_(1.0), fed.copy)
             assert torch.equal(fed.copy.x.cpu(), fed.batch.x) and fed.copy.fresh == fed.batch.fresh
         feed.prepare()
-        torch.cuda._sleep(10**7)  # a step under way
+        torch.cuda._sleep(10**7)  # simulates a running step
     assert fed.copy is not None and fed.copy.x.is_cuda
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt", "decoder"])
-def test_captured_passes_are_eager_passes(name: str) -> None:
-    """With dropout, an average, and rows of two lengths in turns."""
+def test_captured_passes_equal_eager_passes(name: str) -> None:
+    """With dropout, an average, and alternating row lengths."""
     tasks = [MODELS[name](dropout=0.3, dim=32).cuda() for _ in range(2)]
     means, losses = [], []
     for task, capture in zip(tasks, (False, True), strict=True):
@@ -123,11 +123,11 @@ def test_captured_passes_are_eager_passes(name: str) -> None:
         means.append(average.means)
         assert average.state_dict() == {"updates": 24}
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    for key, there in means[0].items():
-        torch.testing.assert_close(means[1][key], there, rtol=1e-3, atol=1e-4, msg=key)
+    for key, expected in means[0].items():
+        torch.testing.assert_close(means[1][key], expected, rtol=1e-3, atol=1e-4, msg=key)
 
 
-def test_compiled_and_captured_training_is_plain_training() -> None:
+def test_compiled_and_captured_training_equals_plain_training() -> None:
     tasks = [MODELS["gpt"](dim=32).cuda() for _ in range(2)]
     plain = [record.loss for record in list(steps_of("gpt", tasks[0], 8, 100, progress=Progress()))]
     compiled = torch.compile(Carrying(tasks[1], carry=False))
@@ -138,24 +138,24 @@ def test_compiled_and_captured_training_is_plain_training() -> None:
     assert [record.loss for record in list(steps)] == pytest.approx(plain, rel=1e-3)
 
 
-def test_a_captured_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
+def test_a_captured_step_that_is_not_finite_changes_nothing() -> None:
     task = MODELS["gpt"]().cuda()
     weight, average = task.body.embedding.tokens.weight, Exponential(task, decay=0.9)
     steps = steps_of("gpt", task, 9, 100, progress=Progress(), capture=True, average=average)
     for _ in range(3):
         next(steps)
-    kept = weight.detach().clone()
+    before_poisoning = weight.detach().clone()
     with torch.no_grad():
         weight[0, 0] = math.nan
     means = {name: mean.clone() for name, mean in average.means.items()}
     assert next(steps).skipped and average.state_dict() == {"updates": 3}
     assert all(torch.equal(means[name], mean) for name, mean in average.means.items() if not mean.isnan().any())
     with torch.no_grad():
-        weight[0, 0] = kept[0, 0]
-    assert torch.equal(weight, kept) and not next(steps).skipped
+        weight[0, 0] = before_poisoning[0, 0]
+    assert torch.equal(weight, before_poisoning) and not next(steps).skipped
 
 
-class AsksTheHost(nn.Module):
+class ReadsOnHost(nn.Module):
     """A task whose loss depends on a value that the host reads."""
 
     def __init__(self) -> None:
@@ -170,10 +170,10 @@ class AsksTheHost(nn.Module):
         return {"loss": torch.tensor(len(batch.x))}
 
 
-def test_a_pass_that_asks_the_host_runs_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pass_that_reads_a_value_on_the_host_runs_eagerly(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "clew.training")
     torch.manual_seed(1)
-    task = AsksTheHost().cuda()
+    task = ReadsOnHost().cuda()
     batches = Loader(Batches(lambda epoch: 5, lambda epoch, number: Rows(torch.randn(8, 10), True)), 0, pin=True)
     steps = train(
         task,

@@ -18,7 +18,7 @@ def test_warmup_rises_by_equal_steps_to_one() -> None:
     assert factors(Constant(10, warmup=4), [0, 1, 2, 3, 4, 9]) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
 
 
-def test_cosine_passes_the_middle_halfway_and_ends_at_its_floor() -> None:
+def test_cosine_is_halfway_in_the_middle_and_ends_at_its_floor() -> None:
     schedule = Cosine(12, warmup=2, floor=0.2)
     assert schedule.factor(2, 0) == pytest.approx(1.0)
     assert schedule.factor(7, 0) == pytest.approx(0.6)  # halfway between 1 and 0.2
@@ -41,16 +41,16 @@ def test_by_epoch_decays_from_the_first_epoch_after_the_constant_ones() -> None:
     assert [schedule.factor(0, epoch) for epoch in range(7)] == [1.0, 1.0, 1.0, 1.0, 0.5, 0.25, 0.125]
 
 
-def test_plateau_decays_after_so_many_evaluations_without_a_better_one() -> None:
+def test_plateau_decays_after_evaluations_without_improvement() -> None:
     schedule = Plateau(100, decay=0.1, patience=2)
-    found = []
+    rates = []
     for loss in (3.0, 2.0, 2.5, 2.0, 1.5, 1.6, 1.7):
         schedule.observe(loss)
-        found.append(schedule.factor(0, 0))
-    assert found == pytest.approx([1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01])
+        rates.append(schedule.factor(0, 0))
+    assert rates == pytest.approx([1.0, 1.0, 1.0, 0.1, 0.1, 0.1, 0.01])
 
 
-def test_plateau_goes_on_from_its_state_dict() -> None:
+def test_plateau_continues_from_its_state_dict() -> None:
     first, second = Plateau(10, patience=2), Plateau(10, patience=2)
     assert second.state_dict() == {"warmup": 0, "best": None, "worse": 0, "current": 1.0}
     for loss in (1.0, 2.0):
@@ -62,7 +62,7 @@ def test_plateau_goes_on_from_its_state_dict() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_warmup_longer_than_the_run_is_shortened_to_a_tenth_and_says_so(name: str) -> None:
+def test_a_warmup_longer_than_the_run_is_shortened_to_a_tenth_with_a_note(name: str) -> None:
     long, as_long, tenth = (SCHEDULES[name](100, warmup=warmup) for warmup in (4000, 100, 10))
     assert factors(long, range(100)) == factors(tenth, range(100))
     assert as_long.warmup == 100 and as_long.note == tenth.note == ""
@@ -73,7 +73,7 @@ def test_a_warmup_longer_than_the_run_is_shortened_to_a_tenth_and_says_so(name: 
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_negative_warmup_is_refused(name: str) -> None:
+def test_a_negative_warmup_is_rejected(name: str) -> None:
     with pytest.raises(
         UserError, match=r"the schedule's warmup \(-1\) must be at least 0; set training.schedule.warmup"
     ):
@@ -81,7 +81,7 @@ def test_a_negative_warmup_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_share_of_the_steps_is_the_warmup_of_so_many_steps(name: str) -> None:
+def test_a_warmup_share_equals_the_same_number_of_steps(name: str) -> None:
     share, steps = SCHEDULES[name](100, warmup=0.29), SCHEDULES[name](100, warmup=29)
     assert factors(share, list(range(100))) == factors(steps, list(range(100)))
 
@@ -89,19 +89,19 @@ def test_a_share_of_the_steps_is_the_warmup_of_so_many_steps(name: str) -> None:
 @pytest.mark.parametrize(
     ("share", "steps", "warmup"), [(0.29, 100, 29), (0.067, 1500, 100), (0.1, 355, 35), (0.9, 10, 9), (0.999, 1, 0)]
 )
-def test_a_share_is_rounded_down_to_whole_steps(share: float, steps: int, warmup: int) -> None:
+def test_a_warmup_share_is_rounded_down_to_whole_steps(share: float, steps: int, warmup: int) -> None:
     assert Cosine(steps, warmup=share).warmup == warmup
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_less_than_one_step_of_warmup_is_none(name: str, share: float) -> None:
+def test_a_warmup_of_less_than_one_step_is_none(name: str, share: float) -> None:
     assert SCHEDULES[name](3, warmup=share).factor(0, 0) == 1.0
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("warmup", [-0.1, 1.0, 1.5])
-def test_a_warmup_that_is_neither_steps_nor_a_share_is_refused(name: str, warmup: float) -> None:
+def test_a_warmup_that_is_neither_steps_nor_a_share_is_rejected(name: str, warmup: float) -> None:
     message = (
         rf"the schedule's warmup \({warmup}\) must be a whole number of steps, or a share of them that is at least 0"
         r" and below 1; set "
@@ -112,14 +112,14 @@ def test_a_warmup_that_is_neither_steps_nor_a_share_is_refused(name: str, warmup
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_run_resumed_with_more_steps_keeps_its_warmup(name: str) -> None:
-    """A tenth of 1000 steps would rise again where a tenth of 100 has risen."""
+    """A tenth of 1000 steps would warm up again after a tenth of 100 steps has ended."""
     before, after = SCHEDULES[name](100, warmup=0.1), SCHEDULES[name](1000, warmup=0.1)
     after.load_state_dict(before.state_dict())
     same = SCHEDULES[name](1000, warmup=10)
     assert factors(after, list(range(1000))) == factors(same, list(range(1000)))
 
 
-def test_a_schedule_goes_on_from_a_state_that_knows_no_warmup() -> None:
+def test_a_schedule_continues_from_a_state_without_a_warmup() -> None:
     schedule = Cosine(100, warmup=10)
     schedule.load_state_dict({})
     assert schedule.warmup == 10
@@ -129,7 +129,7 @@ def test_a_schedule_goes_on_from_a_state_that_knows_no_warmup() -> None:
     ("name", "option"), [("cosine", "floor"), ("linear", "floor"), ("by_epoch", "decay"), ("plateau", "decay")]
 )
 @pytest.mark.parametrize("value", [-0.1, 10.0])
-def test_what_is_left_of_the_rate_is_a_share_of_it(name, option, value):
+def test_floor_and_decay_must_be_between_0_and_1(name, option, value):
     message = rf"the schedule's {option} \({value}\) must be between 0 and 1; set training.schedule.{option}"
     with pytest.raises(UserError, match=message):
         SCHEDULES[name](10, **{option: value})

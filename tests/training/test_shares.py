@@ -1,4 +1,4 @@
-"""A process makes its own rows of a batch alone, and they are the rows that it would have taken of the whole batch."""
+"""A process builds only its own rows of a batch, and they equal its rows of the full batch."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,34 +26,34 @@ RECIPES = {
     "answer-facts": ["data.size=400"],
 }
 NARROWER = ("ewt-tagger", "text-bert")
-"""Letters of words and masked places are padded among the rows that are made: `lengths` does not count them."""
+"""Recipes whose shares have less padding: characters and masked positions are padded among the rows of the share."""
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
 def tensors(batch: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-    map_batch(found.append, batch)
-    return found
+    collected: list[Tensor] = []
+    map_batch(collected.append, batch)
+    return collected
 
 
-def assert_same_rows(made: Any, taken: Any, is_narrower: bool) -> None:
-    assert num_rows(made) == num_rows(taken)
-    for here, there in zip(tensors(made), tensors(taken), strict=True):
-        if is_narrower and here.shape != there.shape:
-            inner = tuple(slice(0, size) for size in here.shape)
-            outside = there.clone()
+def assert_same_rows(share_rows: Any, expected_rows: Any, is_narrower: bool) -> None:
+    assert num_rows(share_rows) == num_rows(expected_rows)
+    for actual, expected in zip(tensors(share_rows), tensors(expected_rows), strict=True):
+        if is_narrower and actual.shape != expected.shape:
+            inner = tuple(slice(0, size) for size in actual.shape)
+            outside = expected.clone()
             outside[inner] = outside.new_zeros(())
             assert set(outside.flatten().tolist()) <= {0, -1, -100}, "more than padding was left out"
-            there = there[inner]
-        assert torch.equal(here, there)
+            expected = expected[inner]
+        assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("recipe", [*RECIPES, "text-bert"])
-def test_rows_made_alone_are_the_rows_taken_of_the_whole_batch_counts_included(recipe: str, tmp_path: Path) -> None:
+def test_a_share_has_the_rows_and_counts_of_its_part_of_the_batch(recipe: str, tmp_path: Path) -> None:
     settings = bert_settings(tmp_path, steps=7) if recipe == "text-bert" else RECIPES[recipe]
     problem = prepare_problem(config_of(recipe, settings))
     batches, task = problem.batches, problem.task
@@ -61,20 +61,20 @@ def test_rows_made_alone_are_the_rows_taken_of_the_whole_batch_counts_included(r
     last = batches.per_epoch(1) - 1
     for epoch, number, parts in ((0, 0, 2), (0, 1, 3), (1, last, 2), (1, last, 200)):
         whole = batches.get(epoch, number)
-        taken = cut_rows(whole, parts)
+        expected_rows = cut_rows(whole, parts)
         shares = [batches.share(epoch, number, part, parts) for part in range(parts)]
-        for made, there in zip(shares, taken, strict=True):
-            assert_same_rows(made, there, is_narrower=recipe in NARROWER)
-            if num_rows(made):
-                assert {k: float(v) for k, v in task.counts(made).items()} == {
-                    k: float(v) for k, v in task.counts(there).items()
+        for share_rows, expected in zip(shares, expected_rows, strict=True):
+            assert_same_rows(share_rows, expected, is_narrower=recipe in NARROWER)
+            if num_rows(share_rows):
+                assert {k: float(v) for k, v in task.counts(share_rows).items()} == {
+                    k: float(v) for k, v in task.counts(expected).items()
                 }
         assert sum(getattr(share, "num_tokens", 0) for share in shares if num_rows(share)) == getattr(
             whole, "num_tokens", 0
         )
 
 
-def test_a_process_without_rows_is_fed_the_first_row_which_counts_for_nothing() -> None:
+def test_a_process_without_rows_gets_the_first_row_with_no_weight() -> None:
     x = torch.arange(6.0).reshape(3, 2)
 
     class LastOfFour(Batches):
@@ -89,16 +89,16 @@ def test_a_process_without_rows_is_fed_the_first_row_which_counts_for_nothing() 
     assert not fed.is_real and torch.equal(fed.batch.x, x[:1])
 
 
-def test_nothing_else_is_made_where_a_batch_can_be_made_in_parts() -> None:
-    asked: list[tuple[int, ...]] = []
+def test_only_the_own_share_is_built_if_a_batch_has_shares() -> None:
+    requested: list[tuple[int, ...]] = []
 
     def get(epoch: int, number: int) -> Rows:
         raise AssertionError("the whole batch was made")
 
     def own(*share: int) -> Rows:
-        asked.append(share)
+        requested.append(share)
         return Rows(torch.ones(2, 3))
 
     ahead = Loader(Batches(lambda epoch: 2, get, own), 0, pin=False).ahead(0, 1, 1, 2)
     assert [next(ahead)[:2] for _ in range(3)] == [(0, 1), (1, 0), (1, 1)]
-    assert asked == [(0, 1, 1, 2), (1, 0, 1, 2), (1, 1, 1, 2)]
+    assert requested == [(0, 1, 1, 2), (1, 0, 1, 2), (1, 1, 1, 2)]

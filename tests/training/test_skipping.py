@@ -1,5 +1,5 @@
-"""Steps that are decided on the device and looked at later do what steps do that the host looks at. torch's fused
-optimisers read the same flag on the CPU, so that this runs anywhere."""
+"""Steps that are decided on the device and read later equal steps that the host reads at once. torch's fused optimisers
+read the same flag on the CPU, so these tests run on any machine."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 
 
 class Poisoned(nn.Module):
-    """A language model with NaN in the loss of some steps, or infinity in their gradient alone."""
+    """A language model with NaN in the loss of some steps, or infinity only in their gradient."""
 
     def __init__(self, poisons: dict[int, str]):
         super().__init__()
@@ -77,61 +77,65 @@ def steps_of(
     )
 
 
-def everything(task: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> list[Tensor]:
+def all_state(task: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> list[Tensor]:
     moments = [value for entries in optimiser.state.values() for value in entries.values() if isinstance(value, Tensor)]
     return [tensor.detach().clone() for tensor in (*task.state_dict().values(), *moments, *leaves(progress.state))]
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_the_device_decides_as_the_host_does_to_the_bit(name: str) -> None:
-    looked, unlooked = Progress(), Progress()
-    task, optimiser, steps = steps_of(name, True, looked)
+def test_decisions_on_the_device_and_on_the_host_are_bit_identical(name: str) -> None:
+    host_progress, device_progress = Progress(), Progress()
+    task, optimiser, steps = steps_of(name, True, host_progress)
     expected = list(steps)
-    other, other_optimiser, steps = steps_of(name, False, unlooked)
-    found = list(steps)
+    other, other_optimiser, steps = steps_of(name, False, device_progress)
+    actual = list(steps)
     assert (
-        [record.skipped for record in found]
+        [record.skipped for record in actual]
         == [record.skipped for record in expected]
         == [step in POISONED for step in range(14)]
     )
-    for there, here in zip(expected, found, strict=True):
-        assert math.isnan(there.loss) if math.isnan(here.loss) else there.loss == here.loss
+    for expected_value, actual_value in zip(expected, actual, strict=True):
         assert (
-            math.isnan(there.gradient_norm)
-            if math.isnan(here.gradient_norm)
-            else there.gradient_norm == here.gradient_norm
+            math.isnan(expected_value.loss)
+            if math.isnan(actual_value.loss)
+            else expected_value.loss == actual_value.loss
         )
-    for there, here in zip(
-        everything(task, optimiser, looked), everything(other, other_optimiser, unlooked), strict=True
+        assert (
+            math.isnan(expected_value.gradient_norm)
+            if math.isnan(actual_value.gradient_norm)
+            else expected_value.gradient_norm == actual_value.gradient_norm
+        )
+    for expected_value, actual_value in zip(
+        all_state(task, optimiser, host_progress), all_state(other, other_optimiser, device_progress), strict=True
     ):
-        assert torch.equal(there, here)
-    assert unlooked.skipped == looked.skipped == 0
+        assert torch.equal(expected_value, actual_value)
+    assert device_progress.skipped == host_progress.skipped == 0
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_a_step_that_the_device_skips_leaves_weights_moments_and_carried_state_alone(name: str) -> None:
+def test_a_step_skipped_on_the_device_changes_no_weights_moments_or_state(name: str) -> None:
     progress = Progress()
     task, optimiser, steps = steps_of(name, False, progress)
     before: list[Tensor] = []
     for record in steps:
-        after = everything(task, optimiser, progress)
-        if record.step - 1 in (4, 10):  # after other steps of the same streams, so that all there is to keep is there
+        after = all_state(task, optimiser, progress)
+        if record.step - 1 in (4, 10):  # after other steps of the same streams, when every kind of state exists
             assert all(map(torch.equal, before, after))
         before = after
 
 
-def test_no_step_is_read_before_somebody_looks() -> None:
+def test_no_step_is_read_before_it_is_needed() -> None:
     progress = Progress()
     _, _, steps = steps_of("adamw", False, progress, {})
     records = [next(steps) for _ in range(5)]
-    is_fresh = [True, False, False, False, False]  # streams start with no state at all, which the host decides on
+    is_fresh = [True, False, False, False, False]  # the first step of a stream has no state; the host decides it
     assert [record.is_read for record in records] == is_fresh
     assert progress.unseen == records[1:] and progress.skipped == 0
     progress.look()
     assert all(record.is_read for record in records) and not progress.unseen
 
 
-def test_ten_in_a_row_end_the_run_although_later_steps_are_finite() -> None:
+def test_ten_skipped_steps_end_the_run_although_later_steps_are_finite() -> None:
     nan, one = (Rows(torch.tensor([[value]], dtype=torch.float64)) for value in (math.nan, 1.0))
     batches = Batches(lambda epoch: 100, lambda epoch, number: nan if 4 <= number < 4 + MOST_SKIPPED else one)
     task, progress, seen = Adder(), Progress(), 0
@@ -153,7 +157,7 @@ def test_ten_in_a_row_end_the_run_although_later_steps_are_finite() -> None:
     assert math.isfinite(task.weight.item())
 
 
-def test_ten_in_a_row_at_the_end_of_training_end_it_with_the_same_sentence() -> None:
+def test_ten_skipped_steps_at_the_end_of_training_raise_the_same_error() -> None:
     nan = Rows(torch.tensor([[math.nan]], dtype=torch.float64))
     task = Adder()
     with pytest.raises(UserError, match="10 steps in a row had no finite gradient"):
@@ -171,9 +175,9 @@ def test_ten_in_a_row_at_the_end_of_training_end_it_with_the_same_sentence() -> 
     assert task.weight.item() == 1.0
 
 
-def test_averages_take_no_part_in_skipped_steps() -> None:
+def test_averages_ignore_skipped_steps() -> None:
     values = [1.0, math.nan, 2.0, math.nan]
-    found = []
+    actual = []
     for look in (True, False):
         task = Adder()
         average = Exponential(task, decay=0.5)
@@ -190,8 +194,8 @@ def test_averages_take_no_part_in_skipped_steps() -> None:
                 average=average,
             )
         )
-        found.append((average.updates.item(), average.means["weight"].item()))
-    assert found[0] == found[1] and found[0][0] == 2
+        actual.append((average.updates.item(), average.means["weight"].item()))
+    assert actual[0] == actual[1] and actual[0][0] == 2
 
 
 def test_only_optimisers_that_read_the_flag_are_left_to_the_device() -> None:

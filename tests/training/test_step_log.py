@@ -1,4 +1,4 @@
-"""A run whose steps the device decides logs what a run does that looks at every step."""
+"""A run that decides steps on the device logs the same as a run that reads every step."""
 
 import math
 from dataclasses import replace
@@ -18,22 +18,24 @@ from tests.training.test_run import assert_same_run
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
-def looking(look: bool) -> Any:
-    """The loop, the host looking at every step or none."""
+def loop_with(look: bool) -> Any:
+    """The training loop, with the host reading every step or none."""
 
-    def train_so(task: Any, batches: Any, optimiser: Any, schedule: Any, options: StepOptions, **rest: Any) -> Any:
+    def train_with_look(
+        task: Any, batches: Any, optimiser: Any, schedule: Any, options: StepOptions, **rest: Any
+    ) -> Any:
         return train(task, batches, optimiser, schedule, replace(options, look=look), **rest)
 
-    return train_so
+    return train_with_look
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
-    """NaN in the loss of some training steps, counted from 1."""
+    """Put NaN into the loss of some training steps, counted from 1."""
     forward, done = LanguageModel.forward, []
 
     def poisoned(self: Any, batch: Any, state: Any = None) -> Any:
@@ -55,11 +57,11 @@ def logged(folder: str) -> list[tuple[int, bool]]:
     ]
 
 
-def test_skipped_steps_between_two_that_are_logged_are_logged_in_order(tmp_path: Path) -> None:
+def test_skipped_steps_between_logged_ones_are_logged_in_order(tmp_path: Path) -> None:
     settings = [*lstm_settings(tmp_path, steps=17), "training.log_every=5", "training.evaluate_every=8"]
     for out, look in (("looked", True), ("ahead", False)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("clew.training.driving.train", looking(look))
+            patch.setattr("clew.training.driving.train", loop_with(look))
             poison(patch, {3, 4, 12, 16})
             run_recipe("text-lstm", settings, out=Path(out))
     expected = [(3, True), (4, True), (5, False), (10, False), (12, True), (15, False), (16, True), (17, False)]
@@ -67,19 +69,17 @@ def test_skipped_steps_between_two_that_are_logged_are_logged_in_order(tmp_path:
     assert_same_run(Path("looked"), Path("ahead"))
 
 
-def test_the_skipped_steps_for_which_a_run_is_given_up_are_logged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_skipped_steps_that_end_a_run_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = [*lstm_settings(tmp_path, steps=40), "training.log_every=30", "training.evaluate_every=30"]
-    monkeypatch.setattr("clew.training.driving.train", looking(False))
+    monkeypatch.setattr("clew.training.driving.train", loop_with(False))
     poison(monkeypatch, set(range(6, 41)))
     with pytest.raises(
         UserError, match=r"10 steps in a row had no finite gradient \(step 15: loss nan, gradient norm nan\)"
     ):
         run_recipe("text-lstm", settings, out=Path("given-up"))
-    found = logged("given-up")
+    logged_steps = logged("given-up")
     assert (
-        found[:10] == [(step, True) for step in range(6, 16)]
-        and len(found) <= 20
-        and all(skipped for _, skipped in found)
+        logged_steps[:10] == [(step, True) for step in range(6, 16)]
+        and len(logged_steps) <= 20
+        and all(skipped for _, skipped in logged_steps)
     )

@@ -1,4 +1,4 @@
-"""Runs that train on a stream: resumed to the bit, by any number of processes, from files and from Python."""
+"""Runs that train on a stream: resumed bit for bit, with any number of processes, from files and from Python."""
 
 import json
 import os
@@ -40,14 +40,14 @@ KINDS = {
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(streamed, "LEAST", 16)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
 def shards(folder: Path, documents: int = 24) -> Path:
-    """Three files of JSON lines, some windows of documents in each."""
+    """Write three files of JSON lines with several shuffle windows of documents each."""
     folder.mkdir(exist_ok=True)
     for shard in range(3):
         rows = [{"text": f"{shard} and {number}: {TEXT[number * 3 : number * 3 + 150]}"} for number in range(documents)]
@@ -56,17 +56,17 @@ def shards(folder: Path, documents: int = 24) -> Path:
 
 
 def settings(folder: Path, kind: str = "windows", steps: int = 12) -> tuple[str, list[str]]:
-    recipe, given = KINDS[kind]
-    return recipe, [*given, *STREAM, f"data.train={shards(folder / 'shards')}", f"training.steps={steps}"]
+    recipe, assignments = KINDS[kind]
+    return recipe, [*assignments, *STREAM, f"data.train={shards(folder / 'shards')}", f"training.steps={steps}"]
 
 
 class Stopper(Silence):
     def __init__(self, step: int = -1):
         self.at = step
-        self.said: list[str] = []
+        self.messages: list[str] = []
 
     def say(self, text: str) -> None:
-        self.said.append(text)
+        self.messages.append(text)
 
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
         if record.step == self.at:
@@ -79,104 +79,107 @@ def assert_same_weights(first: Path, second: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_going_on_from_any_position_gives_the_batches_that_follow_it(kind: str, tmp_path: Path) -> None:
+def test_resuming_from_any_position_gives_the_following_batches(kind: str, tmp_path: Path) -> None:
     batches = prepare_problem(config_of(*settings(tmp_path, kind))).batches
-    found, places = [], []
+    batches_seen, places = [], []
     for epoch, number, batch in batches.ahead(0, 0):
-        found.append((epoch, number, batch))
+        batches_seen.append((epoch, number, batch))
         places.append(batches.place(epoch, number + 1))
         if epoch == 2:
             break
     assert len({place for place in places if place is not None}) > 4, "there are several windows"
-    per_epoch = sum(epoch == 0 for epoch, _, _ in found)
-    assert [number for epoch, number, _ in found if epoch == 0] == list(range(per_epoch))
-    for start in range(0, len(found) - 4, 29):
-        epoch, number, _ = found[start]
+    per_epoch = sum(epoch == 0 for epoch, _, _ in batches_seen)
+    assert [number for epoch, number, _ in batches_seen if epoch == 0] == list(range(per_epoch))
+    for start in range(0, len(batches_seen) - 4, 29):
+        epoch, number, _ = batches_seen[start]
         again = list(islice(batches.ahead(epoch, number + 1, place=json.loads(json.dumps(places[start]))), 3))
-        for (*position, batch), (*other, there) in zip(found[start + 1 : start + 4], again, strict=True):
-            assert position == other and batch.fresh == there.fresh
-            assert all(torch.equal(*pair) for pair in zip(tensors(batch), tensors(there), strict=True))
+        for (*position, batch), (*resumed_position, resumed_batch) in zip(
+            batches_seen[start + 1 : start + 4], again, strict=True
+        ):
+            assert position == resumed_position and batch.fresh == resumed_batch.fresh
+            assert all(torch.equal(*pair) for pair in zip(tensors(batch), tensors(resumed_batch), strict=True))
 
 
 @pytest.mark.parametrize("kind", ["apart", "carried"])
-def test_a_process_has_its_rows_of_the_batch_that_one_process_has(kind: str, tmp_path: Path) -> None:
+def test_a_process_has_its_rows_of_the_full_batch(kind: str, tmp_path: Path) -> None:
     batches = prepare_problem(config_of(*settings(tmp_path, kind))).batches
     whole = [batch for _, _, batch in islice(batches.ahead(0, 0), 9)]
     for part in range(3):
         own = [batch for _, _, batch in islice(batches.ahead(0, 0, part, 3), 9)]
-        for batch, there in zip(own, whole, strict=True):
+        for batch, full in zip(own, whole, strict=True):
             assert all(
-                torch.equal(*pair) for pair in zip(tensors(batch), tensors(cut_rows(there, 3)[part]), strict=True)
+                torch.equal(*pair) for pair in zip(tensors(batch), tensors(cut_rows(full, 3)[part]), strict=True)
             )
 
 
 @pytest.mark.parametrize(("kind", "step"), [("windows", 7), ("carried", 5), ("apart", 9)])
-def test_a_stopped_run_goes_on_to_the_bit_in_the_middle_of_a_window(kind: str, step: int, tmp_path: Path) -> None:
-    recipe, given = settings(tmp_path, kind)
-    given = [*given, "model.dropout=0.2"]
-    run_recipe(recipe, given, out=Path("straight"))
+def test_a_run_stopped_within_a_window_resumes_bit_for_bit(kind: str, step: int, tmp_path: Path) -> None:
+    recipe, assignments = settings(tmp_path, kind)
+    assignments = [*assignments, "model.dropout=0.2"]
+    run_recipe(recipe, assignments, out=Path("straight"))
     with pytest.raises(Interrupted):
-        run_recipe(recipe, given, out=Path("stopped"), report=Stopper(step))
+        run_recipe(recipe, assignments, out=Path("stopped"), report=Stopper(step))
     place = json.loads((checkpoint_folders(Path("stopped"))[0] / TRAINING).read_text())["place"]
     assert len(place) == 4
-    run_recipe(recipe, given, out=Path("stopped"), resume=True)
+    run_recipe(recipe, assignments, out=Path("stopped"), resume=True)
     assert_same_weights(Path("straight"), Path("stopped"))
 
 
-def test_epochs_are_about_as_many_steps_as_a_stream_has_batches(tmp_path: Path) -> None:
-    recipe, given = settings(tmp_path)
-    given = [word for word in given if not word.startswith("training.steps=")]
+def test_an_epoch_has_about_as_many_steps_as_the_stream_has_batches(tmp_path: Path) -> None:
+    recipe, assignments = settings(tmp_path)
+    assignments = [word for word in assignments if not word.startswith("training.steps=")]
     listener = Stopper()
     run = run_recipe(
-        recipe, [*given, "training.epochs=1", "training.evaluate_every=1000"], out=Path("run"), report=listener
+        recipe, [*assignments, "training.epochs=1", "training.evaluate_every=1000"], out=Path("run"), report=listener
     )
-    batches = prepare_problem(config_of(recipe, given)).batches
-    counted = sum(1 for _ in takewhile(lambda made: made[0] == 0, batches.ahead(0, 0)))
+    batches = prepare_problem(config_of(recipe, assignments)).batches
+    counted = sum(1 for _ in takewhile(lambda position: position[0] == 0, batches.ahead(0, 0)))
     assert run.step == pytest.approx(counted, rel=0.1)
-    assert f"1 epochs are about {run.step} steps" in listener.said
+    assert f"1 epochs are about {run.step} steps" in listener.messages
     assert any(
-        said.startswith("the vocabulary is learnt from the first 10,000,000 characters") for said in listener.said
+        message.startswith("the vocabulary is learnt from the first 10,000,000 characters")
+        for message in listener.messages
     )
-    assert any(said.startswith("the valid split is the first ") for said in listener.said)
+    assert any(message.startswith("the valid split is the first ") for message in listener.messages)
 
 
-def test_files_of_their_own_are_judged_and_nothing_is_held_out(tmp_path: Path) -> None:
-    recipe, given = settings(tmp_path)
+def test_separate_validation_files_leave_no_text_held_out(tmp_path: Path) -> None:
+    recipe, assignments = settings(tmp_path)
     (tmp_path / "valid.txt").write_text(TEXT)
-    parts = prepare_problem(config_of(recipe, [*given, "data.valid=valid.txt"])).notes
+    parts = prepare_problem(config_of(recipe, [*assignments, "data.valid=valid.txt"])).notes
     assert not any("the valid part is" in note for note in parts)
-    run_recipe(recipe, [*given, "data.valid=valid.txt"], out=Path("run"))
+    run_recipe(recipe, [*assignments, "data.valid=valid.txt"], out=Path("run"))
 
 
-def test_a_shard_that_is_gone_or_another_is_told_when_a_run_goes_on(tmp_path: Path) -> None:
-    recipe, given = settings(tmp_path)
+def test_missing_or_changed_shards_are_reported_on_resuming(tmp_path: Path) -> None:
+    recipe, assignments = settings(tmp_path)
     with pytest.raises(Interrupted):
-        run_recipe(recipe, given, out=Path("run"), report=Stopper(5))
+        run_recipe(recipe, assignments, out=Path("run"), report=Stopper(5))
     shard = tmp_path / "shards" / "2.jsonl"
     content = shard.read_text()
     for change in (shard.unlink, lambda: shard.write_text(content.replace("2 and 23", "2 AND 23"))):
         change()
         with pytest.raises(UserError) as caught:
-            run_recipe(recipe, given, out=Path("run"), resume=True)
+            run_recipe(recipe, assignments, out=Path("run"), resume=True)
         sentence = str(caught.value)
         assert sentence.startswith("cannot resume from ") and "then 3 files, " in sentence and len(sentence) < 500
         assert "restore the earlier training text, or start a new run" in sentence
     shard.write_text(content)
-    run_recipe(recipe, given, out=Path("run"), resume=True)
+    run_recipe(recipe, assignments, out=Path("run"), resume=True)
 
 
-def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_path: Path) -> None:
-    recipe, given = settings(tmp_path, steps=200)
+def test_a_malformed_line_in_a_shard_ends_training_with_its_place(tmp_path: Path) -> None:
+    recipe, assignments = settings(tmp_path, steps=200)
     shard = tmp_path / "shards" / "1.jsonl"
     lines = shard.read_text().splitlines()
     shard.write_text("\n".join([*lines[:20], lines[20][:30], *lines[21:]]))
-    given = [word for word in given if not word.startswith("data.train=")]
+    assignments = [word for word in assignments if not word.startswith("data.train=")]
     with pytest.raises(UserError, match=r"1\.jsonl:21: this is not JSON: .*; correct the line, and continue with re"):
-        run_recipe(recipe, [*given, "data.train=shards"], out=Path("run"))
+        run_recipe(recipe, [*assignments, "data.train=shards"], out=Path("run"))
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("assignments", "sentence"),
     [
         (
             ["data.corpus=tinyshakespeare"],
@@ -197,16 +200,16 @@ def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_p
         ),
     ],
 )
-def test_what_cannot_be_streamed_is_refused(given: list[str], sentence: str, tmp_path: Path) -> None:
+def test_data_that_cannot_be_streamed_are_rejected(assignments: list[str], sentence: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "short.txt").write_text("one short line")
     with pytest.raises(UserError) as caught:
-        run_recipe("text-gpt", [*GPT, *STREAM, *given], out=Path("run"))
+        run_recipe("text-gpt", [*GPT, *STREAM, *assignments], out=Path("run"))
     assert str(caught.value).startswith(sentence)
     assert not (tmp_path / "run" / "config.json").exists()
 
 
-def test_a_body_that_reads_documents_has_no_stream(tmp_path: Path) -> None:
+def test_a_task_on_documents_has_no_stream(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown field 'stream' of data"):
         config_of("text-bert", [*STREAM, "data.train=x.jsonl"])
 
@@ -215,11 +218,13 @@ def pages() -> Iterator[dict[str, str]]:
     return ({"text": f"page {number}: {TEXT[number : number + 300]}"} for number in range(60))
 
 
-def test_a_function_of_python_is_trained_on_and_gone_on_with(tmp_path: Path) -> None:
-    given = [*GPT, "data.shuffle_window=20", "training.steps=12", "training.evaluate_every=6"]
-    clew.train("text-gpt", *given, data=pages, out="straight", quiet=True)
-    clew.train("text-gpt", *[word.replace("steps=12", "steps=6") for word in given], data=pages, out="half", quiet=True)
-    run = clew.train("text-gpt", *given, data=pages, out="half", resume=True, quiet=True)
+def test_a_python_function_can_be_streamed_and_resumed(tmp_path: Path) -> None:
+    assignments = [*GPT, "data.shuffle_window=20", "training.steps=12", "training.evaluate_every=6"]
+    clew.train("text-gpt", *assignments, data=pages, out="straight", quiet=True)
+    clew.train(
+        "text-gpt", *[word.replace("steps=12", "steps=6") for word in assignments], data=pages, out="half", quiet=True
+    )
+    run = clew.train("text-gpt", *assignments, data=pages, out="half", resume=True, quiet=True)
     assert run.config.data.train == "iterable:train" and run.config.data.stream
     assert_same_weights(Path("straight"), Path("half"))
     with pytest.raises(
@@ -232,11 +237,11 @@ def test_a_function_of_python_is_trained_on_and_gone_on_with(tmp_path: Path) -> 
         clew.train("text-bert", data=pages, out="other", quiet=True)
 
 
-def test_epochs_of_a_long_iterable_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epochs_of_a_long_iterable_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.data.streams.iterables.MOST_COUNTED", 1000)
     Path("valid.txt").write_text(TEXT)
-    given = [word for word in GPT if not word.startswith("training.steps=")]
-    given += ["data.test_fraction=0"]
+    assignments = [word for word in GPT if not word.startswith("training.steps=")]
+    assignments += ["data.test_fraction=0"]
     with pytest.raises(
         UserError,
         match="training__epochs needs data of known size, and the size of a long iterable is unknown; set"
@@ -244,7 +249,7 @@ def test_epochs_of_a_long_iterable_are_refused(monkeypatch: pytest.MonkeyPatch) 
     ):
         clew.train(
             "text-gpt",
-            *given,
+            *assignments,
             "training.epochs=2",
             data={"train": pages, "valid": Path("valid.txt")},
             out="run",
@@ -252,7 +257,7 @@ def test_epochs_of_a_long_iterable_are_refused(monkeypatch: pytest.MonkeyPatch) 
         )
 
 
-def test_a_process_ends_when_another_cannot_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_ends_when_another_cannot_continue_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed, "sum_over_processes", lambda failures: failures + 1)
     with pytest.raises(
         UserError,
@@ -262,9 +267,9 @@ def test_a_process_ends_when_another_cannot_read_on(monkeypatch: pytest.MonkeyPa
         next(streamed.gathered_windows(iter([])))  # type: ignore[arg-type]
 
 
-def test_another_iterable_is_told_when_a_run_goes_on() -> None:
-    given = [*GPT, "training.steps=4"]
-    clew.train("text-gpt", *given, data=pages, out="run", quiet=True)
+def test_a_changed_iterable_is_reported_on_resuming() -> None:
+    assignments = [*GPT, "training.steps=4"]
+    clew.train("text-gpt", *assignments, data=pages, out="run", quiet=True)
     with pytest.raises(
         UserError, match="the training text changed since it was written .then an iterable, .*; now an iterable, "
     ):
@@ -280,13 +285,15 @@ def test_another_iterable_is_told_when_a_run_goes_on() -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed, "LEAST", LEAST)  # as processes of their own have it
-    recipe, given = settings(tmp_path, "carried", steps=10)
-    given = [*given, "training.batch_size=5", "model.dropout=0"]
-    run_recipe(recipe, given, out=Path("one"))
-    train_together(2, tmp_path, [(given, "two", False), ([*given, "training.steps=6"], "then-one", False)], recipe)
-    run_recipe(recipe, given, out=Path("then-one"), resume=True)
+def test_two_processes_learn_the_same_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "LEAST", LEAST)  # the value in separate processes
+    recipe, assignments = settings(tmp_path, "carried", steps=10)
+    assignments = [*assignments, "training.batch_size=5", "model.dropout=0"]
+    run_recipe(recipe, assignments, out=Path("one"))
+    train_together(
+        2, tmp_path, [(assignments, "two", False), ([*assignments, "training.steps=6"], "then-one", False)], recipe
+    )
+    run_recipe(recipe, assignments, out=Path("then-one"), resume=True)
     for name in ("two", "then-one"):
         for (key, value), last in zip(
             read_group(checkpoint_folders(Path(name))[0], MODEL).items(),
@@ -297,8 +304,8 @@ def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest
 
 
 def encoders_in(folder: Path) -> list[str]:
-    """Processes of clew that stand in a folder."""
-    found = []
+    """Encoding processes of clew whose working directory is this folder."""
+    processes = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
@@ -306,20 +313,20 @@ def encoders_in(folder: Path) -> list[str]:
                     Path(os.readlink(process / "cwd")) == folder
                     and "encoding_processes" in (process / "cmdline").read_text()
                 ):
-                    found.append(process.name)
+                    processes.append(process.name)
             except OSError:
                 continue
-    return found
+    return processes
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes are looked for in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_leaves_no_process_behind_and_the_run_goes_on_to_the_bit(
+def test_a_signal_leaves_no_process_behind_and_the_run_resumes_bit_for_bit(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    recipe, given = settings(tmp_path, steps=60)
-    given = [*given, "text.workers=2", "model.dropout=0.2", "model.dim=64", "training.save_every=5"]
+    recipe, assignments = settings(tmp_path, steps=60)
+    assignments = [*assignments, "text.workers=2", "model.dropout=0.2", "model.dim=64", "training.save_every=5"]
     metrics = tmp_path / "broken" / "metrics.jsonl"
     seen: list[str] = []
 
@@ -327,14 +334,14 @@ def test_a_signal_leaves_no_process_behind_and_the_run_goes_on_to_the_bit(
         seen.extend(encoders_in(tmp_path))
         return bool(seen) and has_lines(metrics, 23)
 
-    code, _, error = Command(["train", recipe, *given, "--out", "broken"], tmp_path).stop(number, when=is_time)
+    code, _, error = Command(["train", recipe, *assignments, "--out", "broken"], tmp_path).stop(number, when=is_time)
     assert code == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}[number], error
     deadline = time.monotonic() + 10
     while encoders_in(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert encoders_in(tmp_path) == []
-    assert Command(["train", recipe, *given, "--out", "broken", "--resume"], tmp_path).wait()[0] == 0
-    assert Command(["train", recipe, *given, "text.workers=2", "--out", "straight"], tmp_path).wait()[0] == 0
+    assert Command(["train", recipe, *assignments, "--out", "broken", "--resume"], tmp_path).wait()[0] == 0
+    assert Command(["train", recipe, *assignments, "text.workers=2", "--out", "straight"], tmp_path).wait()[0] == 0
     assert_same_weights(tmp_path / "straight", tmp_path / "broken")
     losses = [[record.get("train.loss") for record in read_metrics(tmp_path / name)] for name in ("straight", "broken")]
     assert losses[0] == losses[1]
