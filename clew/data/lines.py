@@ -110,8 +110,8 @@ def find_encoding(path: Path) -> Guess | None:
         return None
     with naming_errors(path), open_bytes(path) as stream:
         head = stream.peek(HEAD)[:HEAD]
-        if (given := given_encoding(path)) is not None:
-            return Guess(given, "it was given")
+        if (encoding := given_encoding(path)) is not None:
+            return Guess(encoding, "it was given")
         if (detected := detect_encoding(head)) is not None:
             return None if detected.encoding == "utf-8-sig" else detected
         guesses: list[Guess | None] = []

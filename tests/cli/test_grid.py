@@ -100,7 +100,9 @@ def test_mistakes_in_a_grid_are_reported_in_one_line(clew: Clew, tmp_path: Path)
     assert_refused(
         clew("train", "text-lstm", "model.cell=gru,lsmt"), "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"
     )
-    assert_refused(clew("train", "text-lstm", "seed=1,"), "'seed=1,' has an empty value beside a comma; leave it out")
+    assert_refused(
+        clew("train", "text-lstm", "seed=1,"), "'seed=1,' has an empty value beside a comma; delete the comma"
+    )
     assert_refused(clew("train", "text-lstm", "seed=1,2", "seed=3"), "seed is given 2 times, once with several values")
     assert_refused(clew("train", "text-lstm,text-gtp"), "unknown recipe 'text-gtp'; did you mean 'text-gpt'?")
     assert not Path("runs").exists()

@@ -145,8 +145,8 @@ def test_overlaps_between_parts_are_reported(clew: Clew) -> None:
         (["data.train=p.tsv", "data.turns=0"], "data.turns must be at least 1, not 0"),
         (
             ["data.train=p.tsv", "model.shared_embeddings=true"],
-            "shared embeddings need one vocabulary"
-            " for both sides; set text.joint=true or model.shared_embeddings=false",
+            "shared embeddings need one vocabulary, but the source has 12 tokens and the target 13; train one tokenizer"
+            " on both, or set model.shared_embeddings=false",
         ),
     ],
 )

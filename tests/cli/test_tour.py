@@ -10,9 +10,8 @@ from tests.tour.findings import Counting
 def test_stops_are_listed(clew: Clew) -> None:
     result = clew("tour", "--list")
     assert result.status == 0 and "reach" in result.out and "models" in result.out
-    assert (
-        len(clew("tour", "--list", "--json").out.splitlines()) == len(result.out.splitlines()) - 1
-    )  # without the header of the table
+    # The first line is the header of the table.
+    assert len(clew("tour", "--list", "--json").out.splitlines()) == len(result.out.splitlines()) - 1
 
 
 @pytest.mark.parametrize(

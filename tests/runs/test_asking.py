@@ -70,7 +70,7 @@ def test_runs_that_cannot_answer_together_are_rejected() -> None:
     run = small_run("classifier")
     with pytest.raises(UserError, match="several runs cannot classify together; give one of them"):
         check_together([run, run], "classify")
-    with pytest.raises(UserError, match="there is no run to translate with; give at least one.*; pass at least one to"):
+    with pytest.raises(UserError, match="there is no run to translate with; give at least one"):
         clew.translate([], "the walls")
 
 

@@ -171,9 +171,8 @@ def test_a_borrowed_tagger_reads_no_line_ends(sources: dict[str, Path], tmp_path
     assert source.is_running and not above.vocabularies["context"].is_running
     reader = above.task.reader
     joined = reader.joined(*reader.encode([["the", "ball"], ["door"]]))
-    assert (
-        joined.context.starts == [0, 1, 2, 3] and len(joined.context.tokens) == 4
-    )  # the separator has one position in both
+    # The separator takes one position in both runs.
+    assert joined.context.starts == [0, 1, 2, 3] and len(joined.context.tokens) == 4
     with pytest.raises(UserError, match=r"above itself reads .*tagger; give embedding.from=.*tagger"):
         BorrowedBody.of_run(tmp_path / "above")
 

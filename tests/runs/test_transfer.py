@@ -357,7 +357,7 @@ def test_a_damaged_or_unsuitable_source_is_rejected(bert: Path, tmp_path: Path) 
     )
     with pytest.raises(
         UserError,
-        match="transfer.from=pairs: a transformer reads a source and writes a target; take a run that reads one",
+        match="transfer.from=pairs: a transformer reads a source and writes a target; use a run that reads one",
     ):
         config_of("finetune-classify", ["transfer.from=pairs"])
 

@@ -68,7 +68,7 @@ def test_only_files_of_the_page_are_served(app: Any, path: str) -> None:
     assert response.status_code == 404 and set(response.json()) == {"error"}
 
 
-def test_an_unknown_run_is_refused(inspector: Inspector) -> None:
+def test_an_unknown_run_is_rejected(inspector: Inspector) -> None:
     with pytest.raises(UserError, match="unknown run 'lsmt'; did you mean 'lstm'"):
         inspector.step(StepRequest(runs=("lsmt",), text="the thread was small"))
 

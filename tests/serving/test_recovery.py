@@ -87,12 +87,13 @@ def test_a_worker_continues_after_a_hundred_panics(
         for answer in responses[::2]
     )
     logged = [record.message for record in caplog.records]
+    # A MemoryError is an Exception, and answered as such.
     for kind in (
         Panic,
         SystemExit,
         KeyboardInterrupt,
         GeneratorExit,
-    ):  # a MemoryError is an Exception, and answered as such
+    ):
         assert logged.count(f"the worker met {kind.__name__}, and continues") == 20
     assert "red fox" not in caplog.text
     (after,) = ask_all(service.app(), [("/classify", {"text": "a red fox"})])

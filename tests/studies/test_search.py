@@ -354,7 +354,7 @@ def test_mistakes_in_a_search_are_reported_in_one_line(search_settings: list[str
     )
 
 
-def test_a_search_without_optuna_says_what_to_install(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_optuna_tells_how_to_install_it(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     from clew.studies import study
 
     monkeypatch.setattr(study, "find_spec", lambda name: None)

@@ -4,10 +4,10 @@ export const SHARED = ["text", "target", "into", "off"];
 const RESERVED = ["view", "run", "beside"];
 
 export function read() {
-  const given = new URLSearchParams(location.hash.slice(1));
+  const parameters = new URLSearchParams(location.hash.slice(1));
   const options = {};
-  for (const [name, value] of given) if (!RESERVED.includes(name)) options[name] = parse(name, value);
-  return { view: given.get("view") || "", run: given.get("run") || "", beside: given.get("beside") || "", options };
+  for (const [name, value] of parameters) if (!RESERVED.includes(name)) options[name] = parse(name, value);
+  return { view: parameters.get("view") || "", run: parameters.get("run") || "", beside: parameters.get("beside") || "", options };
 }
 
 export function write(state, { push }) {

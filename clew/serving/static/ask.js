@@ -17,8 +17,8 @@ export async function post(path, place, fields) {
   running.set(place, ending);
   try {
     const body = JSON.stringify({ client, place, number: (asked += 1), ...fields });
-    const found = await reached(fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body, signal: ending.signal }));
-    return path.startsWith("api/save/") && found.ok ? await found.blob() : await answer(found);
+    const response = await reached(fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body, signal: ending.signal }));
+    return path.startsWith("api/save/") && response.ok ? await response.blob() : await answer(response);
   } finally {
     if (running.get(place) === ending) running.delete(place);
   }
@@ -42,14 +42,14 @@ async function reached(request) {
 }
 
 async function answer(response) {
-  let found;
+  let content;
   try {
-    found = await response.json();
+    content = await response.json();
   } catch (error) {
     if (error.name === "AbortError") throw new Overtaken();
     throw new Refused(`the server gave no answer (${response.status})`);
   }
-  if (response.ok) return found;
-  if (found.superseded) throw new Overtaken();
-  throw new Refused(found.error || `the server refused (${response.status})`);
+  if (response.ok) return content;
+  if (content.superseded) throw new Overtaken();
+  throw new Refused(content.error || `the server refused (${response.status})`);
 }

@@ -1,15 +1,15 @@
 // Build elements from plain values. Texts always become text nodes.
 
 export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  const built = document.createElement(name);
   for (const [attribute, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (attribute.startsWith("on")) made.addEventListener(attribute.slice(2), value);
-    else if (attribute in PROPERTIES) made[attribute] = value;
-    else made.setAttribute(attribute, value === true ? "" : value);
+    if (attribute.startsWith("on")) built.addEventListener(attribute.slice(2), value);
+    else if (attribute in PROPERTIES) built[attribute] = value;
+    else built.setAttribute(attribute, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
-  return made;
+  built.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return built;
 }
 
 const PROPERTIES = { value: 1, checked: 1, disabled: 1, selected: 1, hidden: 1 };
@@ -18,12 +18,12 @@ const FORBIDDEN = "script, iframe, object, embed, link, meta, base, form, frame,
 
 // Show an instrument's picture. The server escapes all data; a picture with active content would be a bug, and is refused.
 export function picture(html) {
-  const held = document.createElement("template");
-  held.innerHTML = html;
-  const all = [...held.content.querySelectorAll("*")];
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  const all = [...template.content.querySelectorAll("*")];
   const active = all.some((each) => [...each.attributes].some(({ name, value }) => name.startsWith("on") || /^\s*javascript:/i.test(value)));
-  if (active || held.content.querySelector(FORBIDDEN)) throw new Error("the picture contains active content and is not shown");
-  return held.content;
+  if (active || template.content.querySelector(FORBIDDEN)) throw new Error("the picture contains active content and is not shown");
+  return template.content;
 }
 
 // A token made visible: white space becomes signs, and nothing changes the text direction.

@@ -5,17 +5,17 @@ import { element } from "./elements.js";
 // { name, kind, description, fallback, choices, low, high, together }
 export function fields(schema) {
   const together = schema.choices; // rows of values that are valid together, by the names of options
-  return Object.entries(schema.properties || {}).map(([name, given]) => {
-    const found = resolve(given, schema);
-    const variants = (found.anyOf || [found]).map((each) => resolve(each, schema));
-    const type = variants.find((each) => each.type !== "null") || found;
+  return Object.entries(schema.properties || {}).map(([name, declared]) => {
+    const property = resolve(declared, schema);
+    const variants = (property.anyOf || [property]).map((each) => resolve(each, schema));
+    const type = variants.find((each) => each.type !== "null") || property;
     return {
       name,
       kind: type.enum || type.const !== undefined ? "choice" : type.type || "string",
       empty: variants.some((each) => each.type === "null"),
       words: variants.some((each) => each.type === "string" || each.enum),
-      description: given.description || found.description || "",
-      fallback: given.default,
+      description: declared.description || property.description || "",
+      fallback: declared.default,
       items: resolve(type.items || {}, schema).type || "string",
       several: resolve(type.items || {}, schema).enum || null,
       choices: (type.enum || (type.const === undefined ? [] : [type.const])).filter((choice) => choice !== ""),
@@ -27,8 +27,8 @@ export function fields(schema) {
   });
 }
 
-function resolve(given, schema) {
-  return given.$ref ? schema.$defs[given.$ref.split("/").at(-1)] : given;
+function resolve(declared, schema) {
+  return declared.$ref ? schema.$defs[declared.$ref.split("/").at(-1)] : declared;
 }
 
 // The rows that match what is chosen in the options before a field.

@@ -23,8 +23,8 @@ export function menu(views, state, go) {
     });
   const { media } = views.runs.get(state.run);
   return Object.entries(GROUPS).flatMap(([group, title]) => {
-    const found = entries(group);
-    return found.length ? [element("h2", {}, group === "text" && media ? `A ${media}` : title), element("ul", {}, ...found)] : [];
+    const items = entries(group);
+    return items.length ? [element("h2", {}, group === "text" && media ? `A ${media}` : title), element("ul", {}, ...items)] : [];
   });
 }
 

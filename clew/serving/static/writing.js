@@ -37,22 +37,22 @@ export class Writing {
 
   // `written` are ids, of which the first `at` are read; the others are the path taken before.
   async show({ text, into, off, written = [], at }) {
-    this.given = { text: text || "", into: into || "", off: off || [] };
+    this.request = { text: text || "", into: into || "", off: off || [] };
     this.written = written;
     this.at = Math.min(at ?? written.length, written.length);
     await this.look();
   }
 
   question() {
-    return { runs: [this.run.name], ...this.given, chosen: this.written.slice(0, this.at), top: SHOWN };
+    return { runs: [this.run.name], ...this.request, chosen: this.written.slice(0, this.at), top: SHOWN };
   }
 
   async look() {
     const number = ++this.asked;
     try {
-      const found = await post("api/step", this.place, this.question());
+      const answer = await post("api/step", this.place, this.question());
       if (number !== this.asked) return false;
-      this.draw(found);
+      this.draw(answer);
       return true;
     } catch (error) {
       if (!(error instanceof Overtaken)) this.state.textContent = error.message;
@@ -60,31 +60,31 @@ export class Writing {
     }
   }
 
-  draw(found) {
-    this.found = found;
+  draw(answer) {
+    this.answer = answer;
     this.state.textContent = "";
-    this.text.replaceChildren(element("span", { class: "faint" }, found.before), element("strong", {}, found.text), element("span", { class: "caret" }, found.ended ? "" : "\u258f"));
+    this.text.replaceChildren(element("span", { class: "faint" }, answer.before), element("strong", {}, answer.text), element("span", { class: "caret" }, answer.ended ? "" : "\u258f"));
     this.path.replaceChildren(
-      ...found.tokens.map((token, place) =>
+      ...answer.tokens.map((token, place) =>
         element("button", { type: "button", class: "token", title: `back to after token ${place + 1}`, onclick: () => this.take(this.written, place + 1) }, visible(token))),
       ...(this.at < this.written.length ? [element("span", { class: "faint" }, `${this.written.length - this.at} more on the way (\u2192)`)] : []),
     );
-    this.facts.textContent = found.ended
-      ? `the text has ended; log p ${found.log_prob.toFixed(2)} nats`
-      : `entropy ${found.next.entropy.toFixed(2)} bits; log p so far ${found.log_prob.toFixed(2)} nats; all others together ${percent(found.next.outside)}`;
-    this.candidates = found.next.ids.map((id, place) => ({ id, token: found.next.tokens[place], probability: found.next.probabilities[place] }));
+    this.facts.textContent = answer.ended
+      ? `the text has ended; log p ${answer.log_prob.toFixed(2)} nats`
+      : `entropy ${answer.next.entropy.toFixed(2)} bits; log p so far ${answer.log_prob.toFixed(2)} nats; all others together ${percent(answer.next.outside)}`;
+    this.candidates = answer.next.ids.map((id, place) => ({ id, token: answer.next.tokens[place], probability: answer.next.probabilities[place] }));
     this.list.replaceChildren(
       ...this.candidates.map((each) =>
         element("li", {},
-          element("button", { type: "button", disabled: found.ended, onclick: () => this.choose(each), class: each.id === found.end ? "end" : "" },
+          element("button", { type: "button", disabled: answer.ended, onclick: () => this.choose(each), class: each.id === answer.end ? "end" : "" },
             element("span", { class: "word" }, visible(each.token)),
             element("span", { class: "bar" }, element("span", { style: `width:${(100 * each.probability).toFixed(1)}%` })),
             element("span", { class: "share" }, percent(each.probability))))),
-      ...(found.ended ? [] : [this.others(found.next.outside)]),
+      ...(answer.ended ? [] : [this.others(answer.next.outside)]),
     );
     this.back.disabled = this.again.disabled = this.at === 0;
-    this.chance.disabled = found.ended;
-    this.on.disabled = this.ten.disabled = found.ended && this.at >= this.written.length;
+    this.chance.disabled = answer.ended;
+    this.on.disabled = this.ten.disabled = answer.ended && this.at >= this.written.length;
   }
 
   // The total probability of unlisted tokens: none of them can be chosen, but each can be drawn.
@@ -127,7 +127,7 @@ export class Writing {
     if (count < 0) return this.at && this.take(this.written, this.at - 1);
     for (let done = 0; done < count; done++) {
       const along = this.at < this.written.length;
-      if (!along && (!this.found || this.found.ended)) return;
+      if (!along && (!this.answer || this.answer.ended)) return;
       const went = along ? await this.take(this.written, this.at + 1) : await this.choose(this.candidates[0]);
       if (!went) return;
     }
