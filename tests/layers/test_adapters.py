@@ -24,7 +24,7 @@ def train_a_little(body: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_an_adapted_map_is_its_equation(bias: bool) -> None:
+def test_an_adapted_map_equals_its_equation(bias: bool) -> None:
     linear = nn.Linear(5, 3, bias=bias).double()
     adapted = LowRank(linear, rank=2, alpha=6.0).double()
     with torch.no_grad():
@@ -37,7 +37,7 @@ def test_an_adapted_map_is_its_equation(bias: bool) -> None:
     np.testing.assert_allclose(adapted.merged()(x).detach().numpy(), expected, rtol=1e-12)
 
 
-def test_dropout_is_of_what_the_adapter_reads_alone() -> None:
+def test_dropout_applies_only_to_the_adapters_input() -> None:
     linear = nn.Linear(5, 3)
     adapted = LowRank(linear, dropout=0.5).train()
     x = torch.randn(4, 5)
@@ -49,8 +49,8 @@ def test_dropout_is_of_what_the_adapter_reads_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt", "llama", "mixed"])
-def test_a_body_starts_as_it_was_learns_and_is_the_same_when_merged(kind: str) -> None:
-    """Without gradients attention takes its three maps as one, where they are plain."""
+def test_an_adapted_body_starts_unchanged_learns_and_can_be_merged(kind: str) -> None:
+    """Without gradients, attention applies its three maps as one if they are plain."""
     body, tokens = body_of(kind), torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
     names = list(body.state_dict())
     with torch.no_grad():
@@ -69,7 +69,7 @@ def test_a_body_starts_as_it_was_learns_and_is_the_same_when_merged(kind: str) -
         torch.testing.assert_close(body(tokens)[0], changed, atol=1e-5, rtol=1e-5)
 
 
-def test_what_is_saved_of_an_adapted_body_is_what_is_trained() -> None:
+def test_only_the_trained_weights_of_an_adapted_body_are_saved() -> None:
     body = body_of("bert")
     assert own_weights(body, body.state_dict()).keys() == body.state_dict().keys()
     assert adapt(body, "lora") == 4
@@ -113,7 +113,7 @@ def test_what_is_saved_of_an_adapted_body_is_what_is_trained() -> None:
         ("bert", {"name": "lora", "dropout": 1.0}, "an adapter's dropout (1.0) must be at least 0 and below 1"),
     ],
 )
-def test_an_adapter_that_cannot_be_is_refused(kind: str, adapter, sentence: str) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_adapters_are_rejected(kind: str, adapter, sentence: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(UserError) as error:
         adapt(body_of(kind), adapter)
     assert str(error.value).startswith(sentence)

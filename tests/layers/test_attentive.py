@@ -54,7 +54,7 @@ def test_an_attentive_cell_equals_bahdanaus_equations_in_values_and_gradients():
 @pytest.mark.parametrize(
     "cell", [LSTM(5, 4), GRU(5, 4), StackedCell([LSTM(5, 6), GRU(6, 4)])], ids=["lstm", "gru", "stack"]
 )
-def test_an_attentive_decoder_reads_step_by_step_as_it_reads_at_once(cell):
+def test_an_attentive_decoder_gives_the_same_step_by_step_and_at_once(cell):
     layer = Recurrent(attentive(cell))
     x = randn(2, 5, 2)
     whole, _ = layer(x, None, layer.initial_state(2, memory(), like=x))
@@ -77,7 +77,7 @@ def test_beams_that_share_a_row_of_memory_equal_beams_with_a_row_each():
     torch.testing.assert_close(chosen, expected)
 
 
-def test_a_memorys_padding_is_not_attended_to():
+def test_padding_of_a_memory_gets_no_attention():
     layer = Recurrent(attentive())
     x, changed = randn(2, 3, 2), memory().values.clone()
     changed[1, 2:] = 1e6
@@ -126,7 +126,7 @@ def test_a_feeding_cell_equals_luongs_equations_in_values_and_gradients_with_eve
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_looking_equals_luongs_equations_in_values_and_gradients_with_every_score(name):
+def test_attention_after_the_cell_equals_luongs_equations_with_every_score(name):
     layer, mask = randomise(Looking(4, 5, 3, SCORES[name](4, 3))), memory().mask
 
     def reference(p, x, values):
@@ -147,8 +147,8 @@ def test_looking_equals_luongs_equations_in_values_and_gradients_with_every_scor
 
 
 @pytest.mark.parametrize("form", ["fed", "after"])
-def test_attention_without_a_joining_layer_gives_state_and_context_as_the_equations_say(form):
-    """In values and gradients; a cell that is fed reads the context of the step before."""
+def test_attention_without_a_joining_layer_equals_its_equations(form):
+    """In values and gradients; with input feeding the cell reads the context of the previous step."""
     score = SCORES["general"](4, 3)
     if form == "fed":
         module = randomise(FeedingCell(2, 7, 3, Elman(5, 4), score, joined=False))
@@ -171,7 +171,7 @@ def test_attention_without_a_joining_layer_gives_state_and_context_as_the_equati
     )
 
 
-def test_a_cell_that_is_fed_nothing_gives_what_looking_gives_over_all_steps():
+def test_a_feeding_cell_that_ignores_its_feed_equals_attention_after_the_cell():
     cell, score = LSTM(2 + 4, 4), SCORES["general"](4, 3)
     fed = randomise(FeedingCell(2, 4, 3, cell, score))
     looking = Looking(4, 4, 3, score).double()
@@ -189,7 +189,7 @@ def test_a_cell_that_is_fed_nothing_gives_what_looking_gives_over_all_steps():
 
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("form", ["before", "fed", "after"])
-def test_a_shorter_memory_is_read_as_if_it_had_no_padding(form, name):
+def test_padding_of_a_shorter_memory_changes_nothing(form, name):
     score = SCORES[name](4, 3)
     layer = {
         "before": lambda: Recurrent(AttentiveCell(2, 3, GRU(5, 4), score)),
@@ -206,7 +206,7 @@ def test_a_shorter_memory_is_read_as_if_it_had_no_padding(form, name):
         torch.testing.assert_close(together[row : row + 1], alone)
 
 
-def test_a_location_score_counts_only_real_places_and_refuses_one_past_its_last():
+def test_a_location_score_counts_only_real_places_and_rejects_too_many():
     layer = Recurrent(AttentiveCell(2, 3, GRU(5, 4), SCORES["location"](4, 3, max_length=3)).double())
     x, values = randn(2, 1, 2), memory().values
     short = torch.arange(4) < torch.tensor([3, 2])[:, None]
@@ -219,7 +219,7 @@ def test_a_location_score_counts_only_real_places_and_refuses_one_past_its_last(
 
 
 @pytest.mark.parametrize("score", ["additive", "general", "content"])
-def test_keys_are_prepared_once(score):
+def test_keys_are_projected_once(score):
     layer = Recurrent(AttentiveCell(2, 3, GRU(5, 4), SCORES[score](4, 3)).double())
     x = randn(2, 2, 2)
     _, first = layer(x, None, layer.initial_state(2, memory(), like=x))
@@ -230,7 +230,7 @@ def test_keys_are_prepared_once(score):
 @pytest.mark.parametrize(
     "cell", [*(CELLS[name](7, 4) for name in CELLS), StackedCell([DroppedCell(LSTM(7, 5), 0.5), GRU(5, 4)])]
 )
-def test_a_feeding_decoder_reads_step_by_step_as_it_reads_at_once(cell):
+def test_a_feeding_decoder_gives_the_same_step_by_step_and_at_once(cell):
     layer = Recurrent(randomise(FeedingCell(2, 5, 3, cell, Dot(4, 3)))).eval()
     x = randn(2, 5, 2)
     whole, _ = layer(x, None, layer.initial_state(2, memory(), like=x))
@@ -250,7 +250,7 @@ def test_a_memory_without_a_real_place_breaks_no_gradient():
     assert all(bool(p.grad.isfinite().all()) for p in layer.parameters())
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(UserError, match=r"a feeding cell gives its inner cell \[x; h~\] of width 7, but that takes 4"):
         FeedingCell(2, 5, 3, Elman(4, 4), Dot(4, 3))
     with pytest.raises(

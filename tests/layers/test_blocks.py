@@ -11,7 +11,7 @@ def test_every_parameter_of_a_body_is_in_one_block(kind: str) -> None:
     family = MODELS[BODIES[kind]["family"]]
     body = family.build(family.config(**BODIES[kind]), Tokens(11))
     blocks = parameter_blocks(body)
-    assert len(blocks) == 3 and all(blocks)  # the embedding, and two above it
+    assert len(blocks) == 3 and all(blocks)  # the embedding, and two blocks above it
     names = [name for block in blocks for name in block]
     assert sorted(names) == sorted(name for name, _ in body.named_parameters())
     assert all(name.startswith("embedding.") for name in blocks[0])
@@ -20,7 +20,7 @@ def test_every_parameter_of_a_body_is_in_one_block(kind: str) -> None:
     ]
 
 
-def test_attention_is_in_one_block_with_the_network_above_it_and_both_readers_side_by_side() -> None:
+def test_attention_and_its_network_are_one_block_and_so_are_both_readers() -> None:
     family = MODELS["mixed"]
     blocks = parameter_blocks(family.build(family.config(**BODIES["mixed"]), Tokens(11)))
     assert {name.split(".")[2] for name in blocks[1]} == {"0"}
@@ -33,14 +33,14 @@ def test_attention_is_in_one_block_with_the_network_above_it_and_both_readers_si
         }
 
 
-def test_a_body_without_layers_has_its_embedding_alone() -> None:
+def test_a_body_without_layers_has_only_its_embedding() -> None:
     family = MODELS["bag"]
     blocks = parameter_blocks(family.build(family.config(dim=4), Tokens(11)))
     assert len(blocks) == 1 and list(blocks[0]) == ["embedding.tokens.weight"]
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_translator_has_both_embeddings_first_then_its_encoder_then_its_decoder(shared: bool) -> None:
+def test_a_translators_blocks_are_embeddings_then_encoder_then_decoder(shared: bool) -> None:
     family = MODELS["transformer"]
     body = family.build(
         family.config(dim=4, num_heads=2, encoder_layers=2, decoder_layers=1, shared_embeddings=shared),
@@ -61,7 +61,7 @@ def test_a_translator_has_both_embeddings_first_then_its_encoder_then_its_decode
     }
 
 
-def test_a_bridge_goes_with_the_lowest_block_of_the_decoder() -> None:
+def test_a_bridge_belongs_to_the_lowest_block_of_the_decoder() -> None:
     family = MODELS["seq2seq"]
     body = family.build(family.config(dim=4, num_layers=2, bridge="dense"), Tokens(11), Tokens(7))
     blocks = parameter_blocks(body)

@@ -19,7 +19,7 @@ from tests.references.agreement import assert_agrees, randn, randomise
 
 
 def by_equation(layer):
-    """The layer's output, never from a kernel."""
+    """A function that runs the layer by its equation, without a kernel."""
 
     def run(x):
         with only_equations():
@@ -35,19 +35,19 @@ def test_a_cell_equals_its_paper_in_values_and_gradients(name):
 
 
 @pytest.mark.parametrize(("nonlinearity", "function"), [("relu", references.relu), ("sigmoid", references.sigmoid)])
-def test_an_elman_cell_takes_other_nonlinearities(nonlinearity, function):
+def test_an_elman_cell_supports_other_nonlinearities(nonlinearity, function):
     cell = randomise(Elman(2, 3, nonlinearity=nonlinearity))
     assert_agrees(cell, by_equation(Recurrent(cell)), lambda p, x: references.elman(p, x, function), randn(2, 4, 2))
 
 
-def test_an_lstm_may_give_its_cell_without_tanh():
+def test_an_lstm_may_output_its_cell_without_tanh():
     cell = randomise(LSTM(2, 3, cell_output="identity"))
     assert_agrees(
         cell, by_equation(Recurrent(cell)), lambda p, x: references.lstm(p, x, output=lambda c: c), randn(2, 4, 2)
     )
 
 
-def test_a_gru_that_resets_before_the_product_equals_its_paper_and_no_kernel_stands_in_for_it():
+def test_a_gru_that_resets_before_the_product_equals_its_paper_without_a_kernel():
     cell = randomise(GRU(2, 3, reset="before"))
     x = randn(2, 4, 2)
     assert_agrees(cell, lambda x: Recurrent(cell)(x)[0], references.published_gru, x)
@@ -58,7 +58,7 @@ def test_a_gru_that_resets_before_the_product_equals_its_paper_and_no_kernel_sta
 
 
 @pytest.mark.parametrize("scale", [0.0, 0.7])
-def test_both_forms_of_a_gru_are_one_where_the_recurrent_matrix_is_diagonal(scale):
+def test_both_forms_of_a_gru_are_equal_if_the_recurrent_matrix_is_diagonal(scale):
     """U (r * h) = r * (U h) for a diagonal U."""
     before = randomise(GRU(2, 3, reset="before"))
     after = GRU(2, 3).double()
@@ -86,11 +86,13 @@ def test_an_open_forget_gate_and_a_closed_input_gate_keep_the_cell():
     with torch.no_grad():
         cell.bias[:3] = -1e4
         cell.bias[3:6] = 1e4
-    kept = randn(4, 3)
+    previous = randn(4, 3)
     _, state = Recurrent(cell)(
-        randn(4, 9, 2), None, Recurrent(cell).initial_state(4, Memory(None, None, (randn(4, 3), kept)), like=kept)
+        randn(4, 9, 2),
+        None,
+        Recurrent(cell).initial_state(4, Memory(None, None, (randn(4, 3), previous)), like=previous),
     )
-    assert torch.equal(state.cell.cell, kept)
+    assert torch.equal(state.cell.cell, previous)
 
 
 def test_a_closed_forget_gate_and_an_open_input_gate_write_the_candidate():
@@ -115,7 +117,7 @@ def test_a_full_update_gate_keeps_the_hidden_state():
     torch.testing.assert_close(state.cell, before)
 
 
-def test_the_forget_bias_is_added_to_the_forget_gate_alone():
+def test_the_forget_bias_is_added_only_to_the_forget_gate():
     torch.manual_seed(0)
     plain = LSTM(2, 3)
     torch.manual_seed(0)
@@ -217,7 +219,7 @@ def test_each_cell_of_a_stack_starts_from_its_own_final_state():
     [StackedCell([LSTM(5, 3), GRU(3, 4)]), DroppedCell(GRU(5, 4), 0.5), ResidualCell(GRU(5, 5))],
     ids=["stack", "dropped", "residual"],
 )
-def test_features_that_come_late_to_cells_around_cells_count_as_if_they_had_been_there(cell):
+def test_composed_cells_accept_late_features_like_early_ones(cell):
     cell = randomise(cell).eval()
     x = randn(2, 1, 5)
     state = cell.initial_state(2, like=x)
@@ -226,17 +228,17 @@ def test_features_that_come_late_to_cells_around_cells_count_as_if_they_had_been
     torch.testing.assert_close(cell(cell.late_inputs(early, x[:, 0, 2:]), state)[0], expected[:, 0])
 
 
-def test_a_residual_cell_gives_what_a_residual_connection_around_its_recurrence_gives():
+def test_a_residual_cell_equals_a_residual_connection_around_its_recurrence():
     cell = randomise(LSTM(3, 3))
     x, mask = randn(2, 5, 3), torch.tensor([[True] * 5, [True] * 2 + [False] * 3])
     expected, state = Residual(3, Recurrent(cell))(x, mask)
-    found, after = Recurrent(ResidualCell(cell))(x, mask)
-    torch.testing.assert_close(found[mask], expected[mask])
+    actual, after = Recurrent(ResidualCell(cell))(x, mask)
+    torch.testing.assert_close(actual[mask], expected[mask])
     torch.testing.assert_close(after.cell, state.cell)
 
 
 @pytest.mark.parametrize("kind", ["plain", "locked"])
-def test_a_dropped_cell_drops_what_it_gives_and_not_what_it_remembers(kind):
+def test_a_dropped_cell_drops_its_output_and_not_its_state(kind):
     torch.manual_seed(0)
     inner = randomise(GRU(2, 40))
     layer = Recurrent(DroppedCell(inner, 0.5, kind))
@@ -244,15 +246,15 @@ def test_a_dropped_cell_drops_what_it_gives_and_not_what_it_remembers(kind):
     whole, state = Recurrent(inner)(x)
     y, after = layer(x)
     torch.testing.assert_close(after.cell, state.cell)
-    kept = y != 0
-    torch.testing.assert_close(y[kept], 2 * whole[kept])
-    assert 0.35 < float(kept.double().mean()) < 0.65
-    assert torch.equal(kept, kept[:, :1].expand_as(kept)) == (kind == "locked")
+    nonzero = y != 0
+    torch.testing.assert_close(y[nonzero], 2 * whole[nonzero])
+    assert 0.35 < float(nonzero.double().mean()) < 0.65
+    assert torch.equal(nonzero, nonzero[:, :1].expand_as(nonzero)) == (kind == "locked")
     torch.testing.assert_close(layer.eval()(x)[0], whole)
 
 
-def test_weight_drop_is_the_same_at_every_step_of_a_chunk_and_drawn_anew_for_the_next():
-    """With W = 0, b = 0 and h = 1 for ever, y_t counts which weights were kept, so every step has to say the same."""
+def test_weight_drop_is_constant_within_a_chunk_and_resampled_for_the_next():
+    """With W = 0, b = 0 and h = 1 at all steps, y_t counts the kept weights, so all steps must agree."""
     torch.manual_seed(0)
     cell = Elman(1, 6, nonlinearity="relu", weight_drop=0.5).double()
     with torch.no_grad():
@@ -261,14 +263,14 @@ def test_weight_drop_is_the_same_at_every_step_of_a_chunk_and_drawn_anew_for_the
         cell.hidden_weight.copy_(torch.eye(6))
     layer = Recurrent(cell)
     ones = layer.initial_state(1, Memory(None, None, torch.ones(1, 6, dtype=torch.float64)), like=cell.bias)
-    seen = set()
+    masks = set()
     for _ in range(8):
         y, _ = layer(torch.zeros(1, 4, 1, dtype=torch.float64), None, ones)
-        kept = y[0, 0] > 0
+        nonzero = y[0, 0] > 0
         for t in range(4):
-            torch.testing.assert_close(y[0, t], torch.where(kept, 2.0 ** (t + 1), 0.0).double())
-        seen.add(tuple(kept.tolist()))
-    assert len(seen) > 1
+            torch.testing.assert_close(y[0, t], torch.where(nonzero, 2.0 ** (t + 1), 0.0).double())
+        masks.add(tuple(nonzero.tolist()))
+    assert len(masks) > 1
     cell.eval()
     torch.testing.assert_close(
         layer(torch.zeros(1, 4, 1, dtype=torch.float64), None, ones)[0], torch.ones(1, 4, 6, dtype=torch.float64)
@@ -288,7 +290,7 @@ def test_weight_drop_in_a_stack_is_the_same_at_every_step():
     assert torch.equal(y[0] > 0, (y[0, :1] > 0).expand(4, -1))
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError, match=r"unknown nonlinearity 'tan'; did you mean 'tanh'\? known: relu, sigmoid, tanh"
     ):

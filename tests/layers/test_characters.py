@@ -10,11 +10,11 @@ from tests.references.agreement import assert_agrees, randomise
 from tests.references.characters import CASES
 
 LETTERS = torch.tensor([[[1, 2, 3, 4], [2, 0, 0, 0], [1, 2, 3, 4]], [[3, 3, 0, 0], [4, 1, 2, 0], [0, 0, 0, 0]]])
-"""A word that stands there twice, words of one to four letters, and a place without a word."""
+"""A repeated word, words of one to four letters, and a position without a word."""
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_word_is_its_papers_vector_with_its_gradients(case):
+def test_a_word_vector_equals_the_paper_in_values_and_gradients(case):
     name, options, reference = CASES[case]
     reader = randomise(CHARACTERS[name](4, num_letters=5, **options))
     assert_agrees(reader, lambda: reader(LETTERS), lambda p: reference(p, LETTERS.numpy()), entries=6)
@@ -26,9 +26,9 @@ def test_padding_changes_no_word(case):
     reader = randomise(CHARACTERS[name](4, num_letters=5, **options))
     expected = reader(LETTERS)
     longer = F.pad(LETTERS, (0, 7, 0, 2, 0, 1))  # more letters, more words, another row
-    found = reader(longer)
-    torch.testing.assert_close(found[:2, :3], expected)
-    assert not found[1, 2].any() and not found[:, 3:].any() and not found[2].any()
+    actual = reader(longer)
+    torch.testing.assert_close(actual[:2, :3], expected)
+    assert not actual[1, 2].any() and not actual[:, 3:].any() and not actual[2].any()
 
 
 @pytest.mark.parametrize("name", CHARACTERS)
@@ -39,7 +39,7 @@ def test_no_words_give_no_vectors(name):
     assert not reader(torch.zeros(2, 3, 5, dtype=torch.long)).any()
 
 
-def test_a_filter_of_width_one_finds_a_letter_wherever_it_stands():
+def test_a_filter_of_width_one_finds_a_letter_at_any_position():
     reader = CharacterCNN(1, num_letters=5, letter_dim=4, widths=[1])
     with torch.no_grad():
         reader.letters.weight.copy_(torch.eye(5)[:, 1:])
@@ -48,7 +48,7 @@ def test_a_filter_of_width_one_finds_a_letter_wherever_it_stands():
     assert reader(LETTERS).squeeze(-1).tolist() == [[2.5, 0.5, 2.5], [2.5, 0.5, 0.0]]
 
 
-def test_dropped_letters_come_back_in_evaluation():
+def test_letters_are_not_dropped_in_evaluation():
     reader = CharacterCNN(6, num_letters=5, dropout=0.5)
     assert not torch.equal(reader(LETTERS), reader(LETTERS))
     reader.eval()
@@ -68,12 +68,12 @@ def test_dropped_letters_come_back_in_evaluation():
         ({"name": "lstm"}, "dim (5) must be even, since each of the two directions has half of it; add 1"),
     ],
 )
-def test_what_cannot_be_built_is_told(part, sentence):
-    with pytest.raises(UserError) as told:
+def test_invalid_settings_are_rejected(part, sentence):
+    with pytest.raises(UserError) as error:
         build_part("characters", part, CHARACTERS, 5)
-    assert sentence in str(told.value)
+    assert sentence in str(error.value)
 
 
-def test_widths_share_the_filters():
+def test_filters_are_divided_among_widths():
     assert [c.out_channels for c in CharacterCNN(8, widths=[2, 3, 4]).convolutions] == [3, 3, 2]
     assert np.prod(CharacterCNN(8, widths=[2, 3, 4])(LETTERS).shape) == 2 * 3 * 8

@@ -18,13 +18,13 @@ PIECES = Pieces(None, MASK, torch.tensor([[0, 1], [0, 0]]), torch.tensor([[1, 3]
 
 
 @pytest.mark.parametrize(("pieces", "words"), [("first", [1.0, 2.0]), ("last", [1.0, 4.0]), ("mean", [1.0, 3.0])])
-def test_a_word_is_told_by_its_first_last_or_all_pieces(pieces: str, words: list[float]) -> None:
-    found = WORD_VECTORS[pieces](HIDDEN, PIECES)
-    assert found[0, :, 0].tolist() == words
-    assert found[1, 0, 0] == 5.0 and found.isfinite().all()
+def test_a_word_vector_is_that_of_the_first_last_or_all_pieces(pieces: str, words: list[float]) -> None:
+    vectors = WORD_VECTORS[pieces](HIDDEN, PIECES)
+    assert vectors[0, :, 0].tolist() == words
+    assert vectors[1, 0, 0] == 5.0 and vectors.isfinite().all()
 
 
-def test_nothing_behind_a_sentence_reaches_a_mean() -> None:
+def test_padding_after_a_sentence_does_not_affect_a_mean() -> None:
     hidden = HIDDEN.masked_fill(~MASK[..., None], float("nan"))
     assert WORD_VECTORS["mean"](hidden, PIECES).isfinite().all()
 
@@ -38,7 +38,7 @@ def read(body: nn.Module, mix: str, **options) -> tuple[Context, Words]:  # type
     )
 
 
-def test_a_body_that_is_not_tuned_drops_nothing_and_gets_no_gradient() -> None:
+def test_a_frozen_body_has_no_dropout_and_gets_no_gradient() -> None:
     body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5), Tokens(7))
     context, words = read(body, "learned")
     context.train()
@@ -67,11 +67,11 @@ def test_the_last_piece_of_the_last_block_is_the_last_level() -> None:
     ("width", "mix", "summed"),
     [(8, "sum", (1, 2)), (8, "sum_with_embedding", (0, 1, 2)), (4, "sum", (1, 2)), (4, "sum_with_embedding", (1, 2))],
 )
-def test_the_sum_is_over_all_layers_and_over_the_embedding_where_it_is_named_so(
+def test_the_sum_is_over_all_layers_and_includes_the_embedding_only_by_name(
     width: int, mix: str, summed: tuple[int, ...]
 ) -> None:
-    """Devlin et al. (2019), table 7: the sum of all 12 layers has no embedding in it. An embedding of another width
-    cannot be added, and no layer is left out for it."""
+    """Devlin et al. (2019), table 7: the sum of all 12 layers does not include the embedding. An embedding of another
+    width cannot be added, and no layer is left out because of it."""
     body = build_recurrent(RecurrentConfig(dim=8, embedding_dim=width, num_layers=2), Tokens(7)).double().eval()
     context, words = read(body, mix)
     with torch.no_grad():
@@ -79,7 +79,7 @@ def test_the_sum_is_over_all_layers_and_over_the_embedding_where_it_is_named_so(
         torch.testing.assert_close(context(words), sum(levels[number] for number in summed)[:, [1, 2]])
 
 
-def test_a_body_of_an_embedding_alone_is_that() -> None:
+def test_the_sum_of_a_body_without_layers_is_its_embedding() -> None:
     levels = [torch.tensor([[[1.0, 2.0]]])]
     assert torch.equal(MIXES["sum"](1, 2, has_embedding=True)(levels), levels[0])
 
@@ -94,7 +94,7 @@ def test_attention_and_the_network_above_it_are_one_block() -> None:
     assert mixable_levels(narrow, [4, 8, 8]) == [1, 2]
 
 
-def test_an_embedding_that_reads_another_body_asks_for_the_pieces() -> None:
+def test_an_embedding_that_reads_another_body_requires_the_pieces() -> None:
     context, words = read(build_recurrent(RecurrentConfig(dim=4), Tokens(7)), "sum")
     with pytest.raises(
         UserError,

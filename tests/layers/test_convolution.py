@@ -27,7 +27,7 @@ def test_a_convolution_without_a_bias_maps_nothing_to_nothing():
 
 
 @pytest.mark.parametrize(("width", "causal"), [(0, True), (2, False)])
-def test_mistakes_are_told_in_a_sentence(width, causal):
+def test_invalid_settings_are_rejected_with_a_sentence(width, causal):
     with pytest.raises(
         UserError, match=rf"width \({width}\) must be at least 1, and odd unless the convolution is causal"
     ):

@@ -25,27 +25,27 @@ def test_a_words_vector_is_its_row_plus_its_position_plus_its_segment():
             )
 
 
-def test_a_dropped_word_is_gone_at_all_its_occurrences():
+def test_a_dropped_word_is_dropped_at_all_its_occurrences():
     torch.manual_seed(0)
     embedding = TokenEmbedding(40, 4, word_dropout=0.5)
     tokens = torch.arange(40).repeat(2, 3)
     x = embedding(tokens, Places(torch.arange(120)[None], torch.zeros(1, 120, dtype=torch.long)))
-    gone = (x == 0).all(-1)
-    assert torch.equal(gone, gone[:1, :40].repeat(2, 3))
-    assert 5 < int(gone[0, :40].sum()) < 35
+    is_zero = (x == 0).all(-1)
+    assert torch.equal(is_zero, is_zero[:1, :40].repeat(2, 3))
+    assert 5 < int(is_zero[0, :40].sum()) < 35
 
 
 def test_a_shared_table_is_one_parameter_that_follows_its_owner():
     owner = TokenEmbedding(3, 4)
     reader = TokenEmbedding(3, 4, scaled=True, table=owner.tokens)
-    both = torch.nn.ModuleList([owner, reader])
-    assert list(both.state_dict()) == ["0.tokens.weight"] and len(list(both.parameters())) == 1
-    both = copy.deepcopy(both).double()
-    assert both[1].weight is both[0].weight is not owner.weight
-    torch.testing.assert_close(both[1](TOKENS, PLACES), 2 * both[0](TOKENS, PLACES))
+    modules = torch.nn.ModuleList([owner, reader])
+    assert list(modules.state_dict()) == ["0.tokens.weight"] and len(list(modules.parameters())) == 1
+    modules = copy.deepcopy(modules).double()
+    assert modules[1].weight is modules[0].weight is not owner.weight
+    torch.testing.assert_close(modules[1](TOKENS, PLACES), 2 * modules[0](TOKENS, PLACES))
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(UserError, match=r"vocabulary \(0\) must be at least 1"):
         TokenEmbedding(0, 4)
     with pytest.raises(UserError, match="this embedding has no segments; build it with num_segments"):

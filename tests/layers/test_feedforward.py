@@ -18,7 +18,7 @@ def test_a_readout_equals_its_equation_in_values_and_gradients(kind):
     assert_agrees(layer, lambda x: layer(x)[0], lambda p, x: parts.readout(p, x, kind), randn(2, 3, 4))
 
 
-def test_an_unknown_activation_is_refused():
+def test_an_unknown_activation_is_rejected():
     with pytest.raises(UserError, match=r"unknown readout 'maxot'; did you mean 'maxout'\? known: maxout, tanh"):
         Readout(3, 3, kind="maxot")
     with pytest.raises(

@@ -18,7 +18,7 @@ def test_a_gated_convolution_equals_its_equation_in_values_and_gradients(causal)
     assert_agrees(layer, lambda x: layer(x)[0], lambda p, x: parts.gated_convolution(p, x, causal), randn(2, 5, 3))
 
 
-def test_a_convolution_that_looks_equals_its_equations_in_values_and_gradients():
+def test_an_attending_convolution_equals_its_equations_in_values_and_gradients():
     layer = randomise(LookingConvolution(3, 2, width=3))
 
     def reference(p, x, values):
@@ -49,7 +49,7 @@ def test_the_word_passes_through_unchanged():
     assert np.array_equal(y[..., 3:].detach().numpy(), x[..., 3:].numpy())
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     layer = LookingConvolution(3, 2)
     with pytest.raises(UserError, match="a decoder convolution attends to a source; give initial_state a memory"):
         layer.initial_state(1, like=torch.zeros(1))

@@ -1,4 +1,4 @@
-"""The two levels of a paragraph: their equations, padding, and steps."""
+"""The two levels of a paragraph decoder: their equations, padding, and steps."""
 
 import numpy as np
 import pytest
@@ -23,10 +23,10 @@ def planner() -> SentencePlanner:
 
 
 def plan(
-    module: SentencePlanner, read: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = MASK
+    module: SentencePlanner, sentences: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = MASK
 ) -> torch.Tensor:
-    found, _ = module(read, module.initial_state(Memory(values, mask)))
-    return torch.cat([found.topics, found.stops[..., None]], -1)
+    topics, _ = module(sentences, module.initial_state(Memory(values, mask)))
+    return torch.cat([topics.topics, topics.stops[..., None]], -1)
 
 
 def test_a_planner_equals_its_equations_in_values_and_gradients():
@@ -45,8 +45,8 @@ def test_a_writer_equals_its_equations_in_values_and_gradients(with_phrases):
     module = randomise(SentenceWriter(3, 5, 4, phrase_dim=2 if with_phrases else None))
 
     def call(words, topics, values, phrases):
-        found = Memory(phrases, MASK) if with_phrases else None
-        return module(words, None, module.initial_state(topics, Memory(values, MASK), found))[0]
+        phrase_memory = Memory(phrases, MASK) if with_phrases else None
+        return module(words, None, module.initial_state(topics, Memory(values, MASK), phrase_memory))[0]
 
     assert_agrees(
         module,
@@ -61,20 +61,20 @@ def test_a_writer_equals_its_equations_in_values_and_gradients(with_phrases):
     )
 
 
-def test_what_stands_on_a_pictures_padding_changes_no_plan():
-    module, read, values = planner(), randn(2, 3, 3), randn(2, 4, 5, seed=5)
-    alone = plan(module, read[1:], values[1:, :2], None)
+def test_padding_of_a_picture_changes_no_plan():
+    module, sentences, values = planner(), randn(2, 3, 3), randn(2, 4, 5, seed=5)
+    alone = plan(module, sentences[1:], values[1:, :2], None)
     values[1, 2:] = 1e3
-    torch.testing.assert_close(plan(module, read, values)[1:], alone)
+    torch.testing.assert_close(plan(module, sentences, values)[1:], alone)
 
 
-def test_a_planner_goes_on_sentence_by_sentence_as_it_plans_all_at_once():
-    module, read, values = planner(), randn(2, 3, 3), randn(2, 4, 5, seed=5)
+def test_a_planner_gives_the_same_sentence_by_sentence_and_at_once():
+    module, sentences, values = planner(), randn(2, 3, 3), randn(2, 4, 5, seed=5)
     state, steps = module.initial_state(Memory(values, MASK)), []
     for sentence in range(3):
-        found, state = module(read[:, sentence : sentence + 1], state)
-        steps.append(torch.cat([found.topics, found.stops[..., None]], -1))
-    torch.testing.assert_close(torch.cat(steps, 1), plan(module, read, values))
+        step, state = module(sentences[:, sentence : sentence + 1], state)
+        steps.append(torch.cat([step.topics, step.stops[..., None]], -1))
+    torch.testing.assert_close(torch.cat(steps, 1), plan(module, sentences, values))
 
 
 def test_sentences_that_share_a_picture_equal_sentences_with_a_picture_each():

@@ -31,7 +31,7 @@ def test_a_row_without_a_real_position_pools_to_zero(name):
     assert bool((pooled[0] != 0).all())
 
 
-def test_last_takes_each_half_of_a_bidirectional_layer_where_that_reader_ends():
+def test_last_pooling_takes_each_half_where_its_reader_ends():
     layer = Bidirectional(Recurrent(randomise(Elman(2, 3))), Recurrent(randomise(Elman(2, 3), 1)))
     mask = torch.arange(4) < torch.tensor(LENGTHS)[:, None]
     y, (ahead, back) = layer(randn(3, 4, 2), mask)
@@ -41,7 +41,7 @@ def test_last_takes_each_half_of_a_bidirectional_layer_where_that_reader_ends():
 def test_a_layer_mix_equals_its_equation_in_values_and_gradients():
     mix = randomise(LayerMix(3))
     levels = [randn(2, 3, 4, seed=seed) for seed in range(3)]
-    assert_agrees(mix, lambda *given: mix(given), parts.layer_mix, *levels)
+    assert_agrees(mix, lambda *levels_given: mix(levels_given), parts.layer_mix, *levels)
 
 
 def test_a_new_layer_mix_is_the_mean():

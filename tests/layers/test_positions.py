@@ -41,7 +41,7 @@ def test_the_product_of_two_sinusoids_depends_on_their_distance():
         )
 
 
-def test_frequencies_kept_from_inference_serve_training_too():
+def test_frequencies_cached_in_inference_mode_can_be_used_in_training():
     cpu = torch.device("cpu")
     with torch.inference_mode():
         kept = kept_frequencies(7, 50.0, cpu)
@@ -50,7 +50,7 @@ def test_frequencies_kept_from_inference_serve_training_too():
     assert kept_frequencies(7, 50.0, cpu) is kept
 
 
-def test_rotary_equals_a_turn_of_complex_numbers():
+def test_rotary_equals_a_rotation_of_complex_numbers():
     position = Rotary(8, 1, 6)
     x = randn(2, 3, 5, 6)
     positions = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 0, 1, 2]])
@@ -60,7 +60,7 @@ def test_rotary_equals_a_turn_of_complex_numbers():
     np.testing.assert_allclose(position.rotate(x, positions), expected, atol=FLOAT32)
 
 
-def test_rotary_keeps_lengths():
+def test_rotary_preserves_norms():
     x = randn(1, 1, 9, 8)
     torch.testing.assert_close(
         Rotary(8, 1, 8).rotate(x, torch.arange(9)[None]).norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=1e-6
@@ -68,7 +68,7 @@ def test_rotary_keeps_lengths():
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 5, 6, 7, 8, 12, 20, 24, 40])
-def test_alibi_slopes_fall_as_published(num_heads):
+def test_alibi_slopes_decrease_as_published(num_heads):
     scores = (
         ALiBi(8, num_heads, 4).double().scores(randn(1, num_heads, 3, 4), torch.arange(3)[None], torch.arange(3)[None])
     )
@@ -83,7 +83,7 @@ def test_twelve_heads_of_alibi_have_the_eight_slopes_of_eight_and_four_between_t
 
 
 @pytest.mark.parametrize("num_heads", [3, 6, 8, 12])
-def test_geometric_slopes_of_alibi_are_of_one_ratio_for_any_number_of_heads(num_heads):
+def test_geometric_slopes_of_alibi_have_one_ratio_for_any_number_of_heads(num_heads):
     slopes = ALiBi(12, num_heads, 1, slopes="geometric").slopes
     torch.testing.assert_close(slopes[1:] / slopes[:-1], torch.full((num_heads - 1,), 2 ** (-8 / num_heads)))
     assert torch.equal(slopes, ALiBi(12, num_heads, 1).slopes) == (num_heads == 8)
@@ -136,14 +136,14 @@ def test_rotary_refuses_an_odd_width():
         Rotary(6, 2, 3)
 
 
-def test_relative_positions_beyond_the_furthest_are_the_furthest():
+def test_relative_positions_beyond_the_furthest_are_clipped():
     position = randomise(Relative(4, 1, 4, max_distance=2))
     query = randn(1, 1, 1, 4)
     scores = position.scores(query, torch.tensor([[0]]), torch.tensor([[2, 3, 50]]))
     torch.testing.assert_close(scores[0, 0, 0], scores[0, 0, 0, :1].expand(3))
 
 
-def test_no_position_leaves_everything_as_it_is():
+def test_without_positions_nothing_changes():
     position = Position(4, 1, 4)
     x = randn(2, 3, 4)
     assert position.embed(x, torch.arange(3)[None]) is x

@@ -47,7 +47,7 @@ def build(family: str) -> Any:
 
 
 def read(body: Any, family: str) -> torch.Tensor:
-    """Vectors of two rows, one of them padded; of an encoder-decoder those of its targets."""
+    """The body's vectors for two rows, one of them padded; for an encoder-decoder, those of its targets."""
     tokens = torch.arange(14).reshape(2, 7) * 5
     mask = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
     with torch.no_grad():
@@ -57,7 +57,7 @@ def read(body: Any, family: str) -> torch.Tensor:
 
 
 def with_rounded_weights(body: nn.Module) -> nn.Module:
-    """The same body whose parameters are floats again, as the integers have them."""
+    """The same body with its quantised parameters converted back to floats."""
     whole = copy.deepcopy(body)
     for part in whole.modules():
         for name, parameter in part._parameters.items():
@@ -66,13 +66,13 @@ def with_rounded_weights(body: nn.Module) -> nn.Module:
     return whole
 
 
-def far(found: torch.Tensor, expected: torch.Tensor) -> float:
-    return float((found - expected).norm() / expected.norm())
+def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual - expected).norm() / expected.norm())
 
 
 @FAMILIES
 @pytest.mark.parametrize("precision", ["int8", "int4"])
-def test_every_family_gives_what_its_rounded_weights_do(family, precision, monkeypatch):
+def test_every_family_equals_itself_with_rounded_weights(family, precision, monkeypatch):
     monkeypatch.setattr(quantised_products, "multiplies_integers", lambda device: False)
     body = quantise(build(family), precision)
     assert is_quantised(body)
@@ -80,15 +80,17 @@ def test_every_family_gives_what_its_rounded_weights_do(family, precision, monke
 
 
 @FAMILIES
-def test_every_family_is_nearer_itself_in_int8_than_in_int4(family):
-    """A step of int8 is a sixteenth of one of int4; that x is rounded to 8 bits too, in both, leaves much of it."""
+def test_every_family_is_more_accurate_in_int8_than_in_int4(family):
+    """A step of int8 is a sixteenth of one of int4; rounding x to 8 bits, in both, hides only part of it."""
     whole = read(build(family), family)
-    near, coarse = (far(read(quantise(build(family), precision), family), whole) for precision in ("int8", "int4"))
+    near, coarse = (
+        relative_error(read(quantise(build(family), precision), family), whole) for precision in ("int8", "int4")
+    )
     assert 0 < near < coarse / 4
 
 
 @FAMILIES
-def test_memory_falls_by_what_the_matrices_took(family):
+def test_memory_decreases_by_the_size_of_the_matrices(family):
     body = build(family)
     names = {name: parameter.numel() for name, parameter in body.named_parameters()}
     sizes = {precision: num_bytes(quantise(build(family), precision)) for precision in PRECISIONS}
@@ -116,20 +118,20 @@ def test_norms_biases_positions_and_scores_of_tags_stay_float():
     assert isinstance(body.get_parameter("gpt.embedding.tokens.weight"), QuantisedWeight)
 
 
-def test_no_block_of_floats_is_left_behind():
+def test_no_floats_of_joined_weights_remain():
     layer = quantise(SelfAttention(64, 2), "int8")
     assert isinstance(layer.together.weight, QuantisedWeight)
     assert layer.together.weight.data_ptr() == layer.query.weight.data_ptr()
 
 
-def test_a_weight_of_several_parts_stays_one():
+def test_a_shared_weight_stays_shared():
     first, second = nn.Linear(32, 32), nn.Linear(32, 32)
     second.weight = first.weight
     quantise(nn.ModuleList([first, second]), "int4")
     assert first.weight is second.weight and isinstance(first.weight, QuantisedWeight)
 
 
-def test_a_width_that_groups_do_not_divide_is_int8():
+def test_a_width_not_divisible_into_groups_uses_int8():
     layer = quantise(nn.Linear(48, 16), "int4")
     assert repr(layer.weight) == "QuantisedWeight([16, 48], int8)"
 
@@ -138,7 +140,7 @@ def test_small_matrices_stay_float():
     assert not is_quantised(quantise(nn.Linear(64, 15), "int8"))
 
 
-def test_an_adapter_stays_float_beside_its_map():
+def test_an_adapter_stays_float_next_to_its_quantised_map():
     body = build("bert")
     adapt(body, "lora")
     whole = read(body, "bert")
@@ -152,11 +154,11 @@ def test_an_adapter_stays_float_beside_its_map():
         for name, parameter in body.named_parameters()
         if name.endswith(("up", "down"))
     )
-    assert far(read(body, "bert"), moved) < far(moved, whole)
+    assert relative_error(read(body, "bert"), moved) < relative_error(moved, whole)
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_every_cell_steps_as_it_reads(cell):
+def test_every_cell_gives_similar_results_step_by_step_and_at_once(cell):
     torch.manual_seed(2)
     layer = quantise(Recurrent(CELLS[cell](64, 64)), "int8").eval()
     x = torch.randn(2, 5, 64)
@@ -167,40 +169,40 @@ def test_every_cell_steps_as_it_reads(cell):
         for t in range(5):
             y, state = layer(x[:, t : t + 1], None, state)
             steps.append(y)
-        found, _ = layer(x)
+        actual, _ = layer(x)
     # x and the state are rounded to 127 steps of their largest entry in each product, and five steps follow each other.
-    assert far(torch.cat(steps, 1), whole) < 5 * 2 / 127
-    assert far(found, whole) < 5 * 2 / 127
+    assert relative_error(torch.cat(steps, 1), whole) < 5 * 2 / 127
+    assert relative_error(actual, whole) < 5 * 2 / 127
 
 
-def test_taps_show_what_an_unwatched_reading_computes():
+def test_taps_show_the_values_computed_without_recording():
     body = quantise(build("gpt"), "int8")
     tokens = torch.arange(7)[None]
     with torch.no_grad():
         unwatched = body(tokens)[0]
     with record(body, "*weights") as recording, torch.no_grad():
         watched = body(tokens)[0]
-    assert recording and far(watched, unwatched) < 1e-4
+    assert recording and relative_error(watched, unwatched) < 1e-4
 
 
-def test_gradients_reach_what_the_layers_read():
+def test_gradients_reach_the_inputs_of_quantised_layers():
     torch.manual_seed(1)
     layer, x = quantise(SelfAttention(64, 2), "int8"), torch.randn(1, 4, 64)
     whole = with_rounded_weights(layer)
     gradients = []
     for each in (layer, whole):
-        given = x.clone().requires_grad_()
-        each(given)[0].square().sum().backward()
-        gradients.append(given.grad)
-    assert far(*gradients) < 2 * 2 / 127  # two products follow each other, and what is between them is rounded
+        inputs = x.clone().requires_grad_()
+        each(inputs)[0].square().sum().backward()
+        gradients.append(inputs.grad)
+    assert relative_error(*gradients) < 2 * 2 / 127  # there are two products in sequence, with rounding between them
 
 
-def test_unknown_precisions_are_refused():
+def test_unknown_precisions_are_rejected():
     with pytest.raises(UserError, match="unknown precision 'int5'; did you mean"):
         quantise(nn.Linear(2, 2), "int5")
 
 
-def test_float32_leaves_a_module_as_it_is():
+def test_float32_leaves_a_module_unchanged():
     layer = nn.Linear(32, 32)
     weight = layer.weight
     assert quantise(layer, "float32").weight is weight and weight.requires_grad

@@ -37,15 +37,15 @@ def test_a_bidirectional_lstm_equals_torch_on_rows_of_different_lengths():
 def test_a_backward_reader_is_the_backward_half_of_two_readers():
     ahead, back = Recurrent(randomise(GRU(3, 4))), Recurrent(randomise(GRU(3, 4), 1))
     x, mask = randn(3, 6, 3), torch.arange(6) < torch.tensor([6, 2, 4])[:, None]
-    both, (_, state) = Bidirectional(ahead, back)(x, mask)
+    joined, (_, state) = Bidirectional(ahead, back)(x, mask)
     y, ended = Backward(back)(x, mask)
-    assert torch.equal(y, both[..., 4:]) and torch.equal(ended.cell, state.cell)
+    assert torch.equal(y, joined[..., 4:]) and torch.equal(ended.cell, state.cell)
     with pytest.raises(UserError, match="Backward sees the whole sequence at once, so it cannot continue from a state"):
         Backward(back)(x, mask, ended)
 
 
-def test_two_stacks_that_meet_at_the_top_never_see_each_other_below():
-    """ELMo: the forward half must not change when the backward reader does."""
+def test_two_stacks_joined_at_the_top_are_independent_below():
+    """As in ELMo: the forward half must not change when the backward reader does."""
     ahead = Stack([Recurrent(randomise(LSTM(3, 4))), Recurrent(randomise(LSTM(4, 4), 1))])
     x = randn(2, 5, 3)
     halves = [Bidirectional(ahead, Stack([Recurrent(randomise(LSTM(3, 4), seed))]))(x)[0] for seed in (2, 3)]
@@ -63,7 +63,7 @@ def test_the_backward_reader_of_a_bidirectional_layer_sees_the_future():
     assert torch.equal(gradient[0, 1:, 0], torch.zeros(3, dtype=torch.float64))
 
 
-def test_a_bidirectional_layer_refuses_a_state():
+def test_a_bidirectional_layer_rejects_a_state():
     layer = Bidirectional(Recurrent(Elman(1, 2)), Recurrent(Elman(1, 2)))
     with pytest.raises(
         UserError, match="Bidirectional sees the whole sequence at once, so it cannot continue from a state"
@@ -83,30 +83,30 @@ def test_truncation_cuts_gradients_and_not_values(name):
     assert torch.equal(gradient[:, :3], torch.zeros(2, 3, 2, dtype=torch.float64))
 
 
-def test_watched_gates_are_stacked_in_reading_order_both_ways():
+def test_recorded_gates_are_stacked_in_reading_order_in_both_directions():
     layer = Bidirectional(Recurrent(randomise(LSTM(1, 2))), Recurrent(randomise(LSTM(1, 2), 1)))
     x, mask = randn(2, 5, 1), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    seen: dict[str, list] = {"ahead": [], "back": []}
+    recorded: dict[str, list] = {"ahead": [], "back": []}
     taps = {
-        layer.forward_layer.cell.hidden: seen["ahead"].append,
-        layer.backward_layer.cell.hidden: seen["back"].append,
+        layer.forward_layer.cell.hidden: recorded["ahead"].append,
+        layer.backward_layer.cell.hidden: recorded["back"].append,
     }
     with watching(taps):
         y, _ = layer(x, mask)
-    assert [len(values) for values in seen.values()] == [1, 1]
-    torch.testing.assert_close(torch.cat([seen["ahead"][0], seen["back"][0]], -1)[mask], y[mask])
+    assert [len(values) for values in recorded.values()] == [1, 1]
+    torch.testing.assert_close(torch.cat([recorded["ahead"][0], recorded["back"][0]], -1)[mask], y[mask])
 
 
-def test_a_reader_inside_a_backward_reader_is_shown_in_reading_order_too():
+def test_a_reader_inside_a_backward_reader_is_recorded_in_reading_order():
     inner = Bidirectional(Recurrent(randomise(Elman(1, 2))), Recurrent(randomise(Elman(1, 2), 1)))
     layer = Bidirectional(Recurrent(randomise(Elman(1, 4), 2)), inner)
-    seen: list = []
-    with watching({inner.backward_layer.cell.hidden: seen.append}):
+    recorded: list = []
+    with watching({inner.backward_layer.cell.hidden: recorded.append}):
         y, _ = layer(randn(1, 5, 1))
-    torch.testing.assert_close(seen[0], y[..., -2:])
+    torch.testing.assert_close(recorded[0], y[..., -2:])
 
 
-def test_a_stacks_levels_are_what_went_in_and_every_layers_output():
+def test_a_stacks_levels_are_its_input_and_every_layers_output():
     stack = Stack([Recurrent(randomise(Elman(2, 3))), Recurrent(randomise(Elman(3, 3), 1))])
     x = randn(1, 4, 2)
     levels, _ = stack.levels(x)
@@ -115,7 +115,7 @@ def test_a_stacks_levels_are_what_went_in_and_every_layers_output():
     torch.testing.assert_close(levels[2], stack(x)[0])
 
 
-def test_a_stack_with_a_layer_that_is_not_causal_refuses_a_state():
+def test_a_stack_with_a_non_causal_layer_rejects_a_state():
     stack = Stack([Recurrent(Elman(2, 4)), SelfAttention(4, 2, causal=False)])
     x = torch.zeros(1, 3, 2)
     _, state = stack(x)
@@ -124,7 +124,7 @@ def test_a_stack_with_a_layer_that_is_not_causal_refuses_a_state():
 
 
 @pytest.mark.parametrize("cell", [LSTM, GRU, Elman])
-def test_dropped_weights_run_fused_and_are_drawn_once_a_chunk(cell):
+def test_dropped_weights_run_fused_and_are_sampled_once_per_chunk(cell):
     layer = Recurrent(randomise(cell(2, 5, weight_drop=0.5)))
     x = randn(3, 7, 2)
     assert choose(layer.cell.kernel, layer.cell) is not None
@@ -136,8 +136,8 @@ def test_dropped_weights_run_fused_and_are_drawn_once_a_chunk(cell):
 
     fused = run()
     with only_equations():
-        written = run()
-    for ours, theirs in zip(fused, written, strict=True):
+        equation = run()
+    for ours, theirs in zip(fused, equation, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
     torch.manual_seed(4)
     dropped = layer.cell.dropped_hidden_weight() == 0

@@ -1,5 +1,4 @@
-"""Beams over a buffer of keys and values: they read through a table what rows that were copied read in their own
-storage."""
+"""Beams over a buffer of keys and values: reading through a table of rows equals reading copied rows."""
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from clew.layers.positions import POSITIONS
 from tests.references.agreement import randn, randomise
 
 ORDERS = [[1, 0, 2, 2], [0, 0, 3, 3], [1, 1, 3, 2], [0, 1, 2, 2]]
-"""Of two sentences of two beams each, between steps."""
+"""Orders of two sentences with two beams each, between steps."""
 LENGTHS = {"even": [3, 3, 3, 3], "ragged": [3, 3, 1, 1]}
 CASES = pytest.mark.parametrize(
     "position, lengths", [("none", "even"), ("none", "ragged"), ("rotary", "ragged"), ("relative", "even")]
@@ -19,7 +18,7 @@ CASES = pytest.mark.parametrize(
 
 
 def prompted(position: str, lengths: str) -> tuple[SelfAttention, Buffer]:
-    """A layer, and the state of four rows after a prompt."""
+    """A layer, and its state for four rows after a prompt."""
     layer = randomise(SelfAttention(8, 4, num_kv_heads=2, position=POSITIONS[position](8, 4, 2)))
     mask = torch.arange(3) < torch.tensor(LENGTHS[lengths])[:, None]
     x = randn(4, 3, 8)
@@ -36,25 +35,27 @@ def steps(layer, state, move, x):
 
 
 @torch.no_grad()
-def both(position: str, lengths: str):
-    """The layer, and the states that were reordered and that were copied, after the same steps gave the same
-    outputs."""
+def reordered_and_copied(position: str, lengths: str):
+    """A layer with its reordered and its copied state, after checking that the same steps gave the same outputs."""
     layer, state = prompted(position, lengths)
     x, copied = randn(4, len(ORDERS), 8, seed=1), copy_state(state)
-    (found, reordered), (wanted, copied) = steps(layer, state, reorder, x), steps(layer, copied, select_rows, x)
-    torch.testing.assert_close(found, wanted)
+    (reordered_output, reordered), (copied_output, copied) = (
+        steps(layer, state, reorder, x),
+        steps(layer, copied, select_rows, x),
+    )
+    torch.testing.assert_close(reordered_output, copied_output)
     return layer, reordered, copied
 
 
 @CASES
 @torch.no_grad()
-def test_reordered_beams_read_what_copied_ones_read(position, lengths):
-    layer, reordered, copied = both(position, lengths)
+def test_reordered_beams_equal_copied_ones(position, lengths):
+    layer, reordered, copied = reordered_and_copied(position, lengths)
     x = randn(4, 3, 8, seed=2)
     torch.testing.assert_close(layer(x, None, reordered)[0], layer(x, None, copied)[0])
 
 
-def test_no_key_is_moved():
+def test_reordering_moves_no_keys():
     _, state = prompted("none", "even")
     addresses = state.keys.data_ptr(), state.values.data_ptr()
     moved = reorder(state, torch.tensor(ORDERS[0]))
@@ -64,11 +65,11 @@ def test_no_key_is_moved():
 
 @CASES
 @torch.no_grad()
-def test_rows_chosen_after_a_reordering_go_on_alone(position, lengths):
-    layer, reordered, copied = both(position, lengths)
+def test_rows_selected_after_a_reordering_are_independent(position, lengths):
+    layer, reordered, copied = reordered_and_copied(position, lengths)
     x, rows = randn(3, 2, 8, seed=2), torch.tensor([3, 0, 3])
-    found, chosen = layer(x, None, select_rows(reordered, rows))
-    torch.testing.assert_close(found, layer(x, None, select_rows(copied, rows))[0])
+    actual, chosen = layer(x, None, select_rows(reordered, rows))
+    torch.testing.assert_close(actual, layer(x, None, select_rows(copied, rows))[0])
     assert [leaf.shape for leaf in leaves(chosen)] == [leaf[rows].shape for leaf in leaves(reordered)], (
         "a captured step keeps its frame's form"
     )
@@ -82,7 +83,7 @@ def test_rows_chosen_after_a_reordering_go_on_alone(position, lengths):
 @CASES
 @torch.no_grad()
 def test_a_copy_of_reordered_beams_shares_nothing_with_them(position, lengths):
-    layer, reordered, copied = both(position, lengths)
+    layer, reordered, copied = reordered_and_copied(position, lengths)
     x = randn(4, 2, 8, seed=2)
     branch = copy_state(reordered)
     layer(-x, None, reordered)
@@ -91,11 +92,13 @@ def test_a_copy_of_reordered_beams_shares_nothing_with_them(position, lengths):
 
 @CASES
 @torch.no_grad()
-def test_reordered_beams_can_be_rewound_to_lengths_of_their_own(position, lengths):
-    layer, reordered, copied = both(position, lengths)
+def test_reordered_beams_can_be_rewound_to_different_lengths(position, lengths):
+    layer, reordered, copied = reordered_and_copied(position, lengths)
     x = randn(4, 3, 8, seed=2)
-    back = torch.tensor([4, 6, 2, 4])
-    torch.testing.assert_close(layer(x, None, reordered.rewind(back))[0], layer(x, None, copied.rewind(back))[0])
+    rewound_to = torch.tensor([4, 6, 2, 4])
+    torch.testing.assert_close(
+        layer(x, None, reordered.rewind(rewound_to))[0], layer(x, None, copied.rewind(rewound_to))[0]
+    )
 
 
 @torch.no_grad()

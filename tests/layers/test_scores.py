@@ -40,13 +40,13 @@ def test_a_learned_sharpness_equals_its_equation_in_values_and_gradients():
     assert_agrees(score, lambda q, k: score(q, k, None), reference, randn(2, 2, 4, 3), randn(2, 2, 5, 3, seed=1))
 
 
-def test_weights_of_the_plain_cosine_differ_by_a_factor_of_e_squared_at_most():
+def test_weights_of_the_plain_cosine_differ_by_at_most_a_factor_of_e_squared():
     score = Content(3, 3).double()
     weights = torch.softmax(score(100 * randn(1, 1, 4, 3), 100 * randn(1, 1, 50, 3, seed=1), None), -1)
     assert (weights.amax(-1) / weights.amin(-1)).max() <= math.exp(2)
 
 
-def test_a_location_score_is_the_same_whatever_the_keys():
+def test_a_location_score_does_not_depend_on_keys():
     score = randomise(Location(3, 3))
     positions = torch.arange(5)[None, None]
     query = randn(1, 1, 2, 3)
@@ -55,7 +55,7 @@ def test_a_location_score_is_the_same_whatever_the_keys():
     )
 
 
-def test_a_location_score_refuses_a_place_past_its_last():
+def test_a_location_score_rejects_places_past_its_last():
     score = Location(2, 2, max_length=4)
     attention = SelfAttention(4, 2, score=score)
     attention(torch.randn(1, 4, 4))

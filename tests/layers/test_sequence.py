@@ -40,35 +40,35 @@ def gpt():
 
 
 def run(body, recompute, mask=None, state=None):
-    """Output, state and gradients of one pass with dropout, and how many tensors were kept for the backward pass."""
+    """Output, state and gradients of one pass with dropout, and the number of tensors saved for the backward pass."""
     body.layers.recompute = recompute
-    kept = []
+    saved = []
     torch.manual_seed(5)
-    with saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+    with saved_tensors_hooks(lambda x: saved.append(x.numel()) or x, lambda x: x):
         hidden, state = body(TOKENS, mask, state)
     hidden = hidden if mask is None else hidden.masked_fill(~mask[..., None], 0.0)
     loss = hidden.square().sum() + sum(leaf.square().sum() for leaf in leaves(state) if leaf.is_floating_point())
-    return [hidden, *leaves(state)], torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), sum(kept)
+    return [hidden, *leaves(state)], torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), sum(saved)
 
 
 @pytest.mark.parametrize("make", [lstm, gpt])
 @pytest.mark.parametrize("mask", [None, MASK])
-def test_layers_run_again_give_the_same_bits_and_keep_less(make, mask):
+def test_recomputed_layers_give_the_same_bits_and_save_less(make, mask):
     body = make()
-    values, gradients, kept = run(body, False, mask)
-    again, recomputed, kept_again = run(body, True, mask)
-    assert all(torch.equal(a, b) for a, b in zip(values, again, strict=True))
+    values, gradients, num_saved = run(body, False, mask)
+    recomputed_values, recomputed, num_saved_recomputed = run(body, True, mask)
+    assert all(torch.equal(a, b) for a, b in zip(values, recomputed_values, strict=True))
     for (name, _), one, two in zip(body.named_parameters(), gradients, recomputed, strict=True):
         assert (one is None and two is None) or torch.equal(one, two), name
-    assert kept_again < kept / 3
+    assert num_saved_recomputed < num_saved / 3
 
 
-def test_a_carried_state_goes_through():
+def test_a_carried_state_works_with_recomputation():
     body = lstm()
     state = detach_state(body(TOKENS)[1])
     values, gradients, _ = run(body, False, state=state)
-    again, recomputed, _ = run(body, True, state=state)
-    assert all(torch.equal(a, b) for a, b in zip(values, again, strict=True))
+    recomputed_values, recomputed, _ = run(body, True, state=state)
+    assert all(torch.equal(a, b) for a, b in zip(values, recomputed_values, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(gradients, recomputed, strict=True))
 
 
@@ -86,38 +86,38 @@ def test_evaluation_and_inference_run_once(make):
     assert len(calls) == 4, "and a training pass runs a layer twice"
 
 
-def test_a_watched_layer_is_seen_once():
+def test_a_recomputed_layer_is_recorded_once():
     body = lstm()
     body.layers.recompute = True
-    with record(body, "layers.layers.1", "layers.layers.1.layer.cell.gates.forget") as seen:
+    with record(body, "layers.layers.1", "layers.layers.1.layer.cell.gates.forget") as recorded:
         hidden, _ = body(TOKENS)
         hidden.sum().backward()
-    assert all(len(seen.calls(path)) == 1 for path in seen)
-    seen = []
-    with watching({body.layers.layers[2].layer.cell.hidden: seen.append}):
+    assert all(len(recorded.calls(path)) == 1 for path in recorded)
+    values = []
+    with watching({body.layers.layers[2].layer.cell.hidden: values.append}):
         body(TOKENS)[0].sum().backward()
-    assert len(seen) == 1
+    assert len(values) == 1
 
 
-def test_what_ran_as_an_equation_runs_again_as_one_in_whatever_thread():
+def test_recomputation_repeats_the_equation_in_any_thread():
     body = lstm()
     body.layers.recompute = True
     parameters = list(body.parameters())
     with only_equations():
         torch.manual_seed(5)
         loss = body(TOKENS)[0].square().sum()
-    found = []
-    thread = Thread(target=lambda: found.extend(torch.autograd.grad(loss, parameters)))
+    gradients = []
+    thread = Thread(target=lambda: gradients.extend(torch.autograd.grad(loss, parameters)))
     thread.start()
     thread.join()
     body.layers.recompute = False
     with only_equations():
         torch.manual_seed(5)
         expected = torch.autograd.grad(body(TOKENS)[0].square().sum(), parameters)
-    assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+    assert all(torch.equal(one, two) for one, two in zip(gradients, expected, strict=True))
 
 
-def test_gradients_reach_what_came_in_through_the_state():
+def test_gradients_reach_the_state():
     stack = Stack([CrossAttention(4, 2), CrossAttention(4, 2)])
     x, values = torch.randn(2, 3, 4), torch.randn(2, 5, 4, requires_grad=True)
 
@@ -131,10 +131,10 @@ def test_gradients_reach_what_came_in_through_the_state():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", quickly([lstm, gpt], gpt))
-def test_a_compiled_stack_may_run_again_too(make):
+def test_a_compiled_stack_can_be_recomputed(make):
     torch._dynamo.reset()
     body = make()
-    for part in body.modules():  # compiled code draws its dropout otherwise
+    for part in body.modules():  # compiled code samples dropout differently
         for name in ("p", "dropout", "weight_drop"):
             if isinstance(getattr(part, name, None), float):
                 setattr(part, name, 0.0)
@@ -143,10 +143,10 @@ def test_a_compiled_stack_may_run_again_too(make):
     hidden, state = torch.compile(body, backend="aot_eager")(TOKENS)
     torch.testing.assert_close(hidden, expected[0])
     loss = hidden.square().sum() + sum(leaf.square().sum() for leaf in leaves(state) if leaf.is_floating_point())
-    for found, one in zip(
+    for actual, one in zip(
         torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), gradients, strict=True
     ):
-        assert one is None or torch.testing.assert_close(found, one) is None
+        assert one is None or torch.testing.assert_close(actual, one) is None
 
 
 def test_each_layer_of_a_stack_starts_from_its_own_part_of_a_memorys_final_state():

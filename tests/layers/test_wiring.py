@@ -22,7 +22,7 @@ def test_a_connection_equals_its_equation_in_values_and_gradients(name):
     assert_agrees(layer, lambda x: layer(x)[0], reference, randn(2, 3, 3))
 
 
-def test_what_passes_beside_a_layer_comes_out_behind_what_the_layer_gives():
+def test_features_passed_beside_a_layer_follow_its_output():
     inner = FeedForward(2, hidden_dim=4)
     x = randn(2, 3, 5)
     layer = randomise(Beside(5, inner, reads=2, keeps=4))
@@ -31,7 +31,7 @@ def test_what_passes_beside_a_layer_comes_out_behind_what_the_layer_gives():
     torch.testing.assert_close(Beside(5, inner, reads=2, keeps=0)(x)[0], inner(x[..., :2])[0])
 
 
-def test_a_residual_connection_beside_others_adds_the_first_features_that_are_read():
+def test_a_residual_connection_beside_a_layer_adds_the_first_input_features():
     inner = Linear(4, 2)
     x = randn(2, 3, 5)
     layer = randomise(Beside(5, inner, reads=4, keeps=1, residual=True))
@@ -63,7 +63,7 @@ def test_a_transformer_block_equals_torch(wiring, norm_first):
 
 
 @pytest.mark.parametrize("name", WIRINGS)
-def test_dropout_acts_on_what_the_layer_gives_and_never_on_what_goes_around_it(name):
+def test_dropout_applies_to_the_layers_output_and_not_to_the_shortcut(name):
     layer = randomise(WIRINGS[name](3, FeedForward(3), dropout=0.5))
     layer.dropout.p = 1.0
     x = randn(2, 4, 3)
@@ -79,7 +79,7 @@ def test_dropout_acts_on_what_the_layer_gives_and_never_on_what_goes_around_it(n
     torch.testing.assert_close(layer(x)[0], expected)
 
 
-def test_a_highway_lets_most_of_its_input_pass_at_first():
+def test_a_new_highway_passes_most_of_its_input():
     layer = Highway(4, FeedForward(4))
     torch.testing.assert_close(torch.sigmoid(layer.transform.bias), torch.full((4,), 0.2689), atol=1e-4, rtol=0)
 
@@ -90,7 +90,7 @@ def test_the_norm_of_a_connection_is_chosen_by_name():
     assert norm.eps == 0.5
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError, match=r"a Residual connection adds its input \(3 wide\) to its output \(4 wide\); make them equal"
     ):

@@ -1,5 +1,5 @@
-"""GPT-2 and Llama beside the implementations in `transformers`: tiny and random, weights copied across, logits
-equal."""
+"""GPT-2 and Llama against the implementations in `transformers`: tiny, random models with copied weights have equal
+logits."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ VOCABULARY = 31
 
 @pytest.fixture(scope="module")
 def transformers():
-    """Imported where it is used: it takes seconds."""
+    """Imported only when used, because it takes seconds."""
     return pytest.importorskip("transformers")
 
 
@@ -173,7 +173,7 @@ def test_llama_gives_the_same_logits_with_every_scaling(transformers, scaling):
         torch.testing.assert_close(hidden @ model.lm_head.weight.T, model(tokens).logits, atol=1e-5, rtol=1e-5)
 
 
-def test_dynamic_scaling_past_its_length_is_that_of_reading_a_token_at_a_time(transformers):
+def test_dynamic_scaling_past_its_length_equals_reading_token_by_token(transformers):
     body, model = both_llamas(transformers, "dynamic", length=32)
     tokens = torch.randint(VOCABULARY, (1, 40), generator=torch.Generator().manual_seed(0))
     cache, logits = None, []

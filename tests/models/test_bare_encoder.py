@@ -1,5 +1,5 @@
-"""A bare encoder: the decoder looks at the vectors that were read, and starts from their mean, as Xu et al. (2015) have
-it."""
+"""A bare encoder: the decoder attends to the input vectors themselves and starts from their mean, as in Xu et al.
+(2015)."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_annotations_obey_the_laws_of_sequence_layers(sizes: Sizes) -> None:
         law(lambda each: Annotations(each.input_dim), sizes)
 
 
-def test_annotations_are_what_was_read_and_their_mean_is_of_real_places_alone() -> None:
+def test_annotations_are_the_inputs_and_their_mean_is_over_real_positions() -> None:
     x = randn(2, 4, 3)
     spoilt = torch.where(MASK[..., None], x, float("inf"))
     y, state = Annotations(3)(spoilt, MASK)
@@ -34,7 +34,7 @@ def test_annotations_are_what_was_read_and_their_mean_is_of_real_places_alone() 
     np.testing.assert_allclose(state.mean.numpy(), np.array(expected), rtol=1e-12)
 
 
-def test_a_mean_is_of_the_last_document_across_chunks() -> None:
+def test_the_mean_is_over_the_last_document_across_chunks() -> None:
     x, documents = randn(1, 6, 3), torch.tensor([[1, 1, 2, 2, 2, 0]])
     layer = Annotations(3)
     _, first = layer(x[:, :3], documents[:, :3])
@@ -44,9 +44,9 @@ def test_a_mean_is_of_the_last_document_across_chunks() -> None:
 
 
 def by_the_paper(p: dict, vectors: np.ndarray) -> np.ndarray:
-    """Xu et al. 2015, with an Elman cell: s_0 = tanh(W mean(a) + b), and the decoder looks at the annotation vectors
+    """Xu et al. 2015, with an Elman cell: s_0 = tanh(W mean(a) + b), and the decoder attends to the annotation vectors
     themselves."""
-    written = []
+    outputs = []
     for row, length in enumerate(LENGTHS):
         map_weight, map_bias = p["encoder.embedding.map.weight"], p["encoder.embedding.map.bias"]
         places = np.array([cells.affine(map_weight, a) + map_bias for a in vectors[row, :length]])
@@ -68,23 +68,23 @@ def by_the_paper(p: dict, vectors: np.ndarray) -> np.ndarray:
         looked = parts.bahdanau(
             q, words[None], [places], lambda s, h, score=score: attention.additive(score, s, h, 0), step, start
         )
-        written.append(looked[0])
-    return np.array(written)
+        outputs.append(looked[0])
+    return np.array(outputs)
 
 
-def test_a_bare_encoder_writes_what_the_papers_equations_write_gradients_included() -> None:
+def test_a_bare_encoder_equals_the_papers_equations_in_values_and_gradients() -> None:
     config = Seq2SeqConfig(cell="elman", dim=5, embedding_dim=3, encoder="bare", readout="none")
     body = randomise(build_seq2seq(config, Tokens(5), Vectors(4)))
     vectors = randn(2, 4, 4, seed=2)
 
-    def call(given: torch.Tensor) -> torch.Tensor:
-        hidden, _ = body(TOKENS, None, body.initial_state(2, body.encode(given, MASK)))
+    def call(values: torch.Tensor) -> torch.Tensor:
+        hidden, _ = body(TOKENS, None, body.initial_state(2, body.encode(values, MASK)))
         return hidden
 
     assert_agrees(body, call, by_the_paper, vectors)
 
 
-def test_every_part_of_every_layers_state_starts_from_the_mean_by_a_map_of_its_own() -> None:
+def test_every_part_of_each_layers_state_has_its_own_map_from_the_mean() -> None:
     body = randomise(build("bare", num_layers=2))
     source = torch.tensor([[2, 3, 4]])
     memory = body.encode(source)
@@ -99,11 +99,11 @@ def test_every_part_of_every_layers_state_starts_from_the_mean_by_a_map_of_its_o
 @pytest.mark.slow
 @pytest.mark.parametrize("looks", ["none", "before", "after"])
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_every_encoder_obeys_the_laws_wherever_the_decoder_looks(encoder: str, looks: str) -> None:
+def test_every_encoder_obeys_the_laws_with_every_place_of_attention(encoder: str, looks: str) -> None:
     obeys_every_law(way="bahdanau", encoder=encoder, attention=looks)
 
 
-def test_what_a_bare_encoder_has_not_is_refused() -> None:
+def test_settings_that_a_bare_encoder_lacks_are_rejected() -> None:
     with pytest.raises(
         UserError, match=r"model.encoder=bare has no layers, but model.encoder_layers is 2; leave it out"
     ):

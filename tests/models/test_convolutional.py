@@ -10,11 +10,11 @@ from tests.references.agreement import randomise
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "none"])
-def test_a_convolutional_model_obeys_the_laws_with_every_position_that_is_added(position):
+def test_a_convolutional_model_obeys_the_laws_with_every_added_position(position):
     obeys_every_law(way="convolutional", position=position, num_layers=1)
 
 
-def test_keys_are_the_encoders_output_and_values_have_the_embedding_too():
+def test_keys_are_the_encoders_output_and_values_add_the_embedding():
     body = randomise(build("convolutional")).eval()
     source = torch.tensor([[2, 3, 4]])
     levels = body.source_levels(source)
@@ -23,7 +23,7 @@ def test_keys_are_the_encoders_output_and_values_have_the_embedding_too():
     torch.testing.assert_close(values, 0.5**0.5 * (keys + levels[0]))
 
 
-def test_a_decoder_sees_its_width_of_words_in_every_layer_and_no_more():
+def test_a_decoder_sees_exactly_its_width_of_words_in_every_layer():
     body = randomise(
         build_convolutional(
             ConvolutionalConfig(dim=4, embedding_dim=3, num_layers=2, width=3, dropout=0.0), Tokens(7), Tokens(7)
@@ -35,10 +35,10 @@ def test_a_decoder_sees_its_width_of_words_in_every_layer_and_no_more():
     changed = tokens.clone()
     changed[0, 2] = (tokens[0, 2] + 1) % 7
     moved = (body(changed, None, state)[0] - hidden).abs().amax(-1)[0] > 0
-    assert moved.nonzero().flatten().tolist() == [2, 3, 4, 5, 6]  # two layers, each two words back
+    assert moved.nonzero().flatten().tolist() == [2, 3, 4, 5, 6]  # two layers, each reaching two words back
 
 
-def test_the_encoders_gradient_is_divided_among_the_layers_that_look():
+def test_the_encoders_gradient_is_divided_among_the_attending_layers():
     body = randomise(build("convolutional", decoder_layers=3)).eval()
     source = torch.tensor([[2, 3, 4]])
     x = body.source_levels(source)[0].detach()
@@ -49,7 +49,7 @@ def test_the_encoders_gradient_is_divided_among_the_layers_that_look():
         torch.testing.assert_close(3 * third, all_of_it)
 
 
-def test_what_comes_in_keeps_its_size_through_all_layers():
+def test_the_input_keeps_its_scale_through_all_layers():
     """Section 3.4 and 3.5: scaling and initialisation hold the variance through many layers."""
     torch.manual_seed(0)
     body = build_convolutional(
@@ -70,7 +70,7 @@ def test_a_convolutional_model_has_its_number_of_parameters_by_formula():
     assert not any(isinstance(part, nn.LSTM) for part in body.modules())
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError, match="rotary positions act inside self-attention, and a convolutional model has none; take learned"
     ):

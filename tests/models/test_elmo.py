@@ -9,8 +9,8 @@ TOKENS = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
 MASK = torch.tensor([[True] * 4, [True] * 2 + [False] * 2])
 
 
-def test_every_level_is_its_two_readers_side_by_side():
-    """From the equations: two stacks of projected LSTMs, the upper one around what it reads."""
+def test_every_level_concatenates_its_two_readers():
+    """From the equations: two stacks of projected LSTMs, the upper one with a residual connection."""
     body = randomise(build_elmo(ELMoConfig(dim=3, cell={"name": "projected_lstm", "hidden_dim": 5}), Tokens(7)))
     arrays = {name: p.detach().numpy() for name, p in body.named_parameters()}
 
@@ -32,7 +32,7 @@ def test_every_level_is_its_two_readers_side_by_side():
     torch.testing.assert_close(body(TOKENS, MASK)[0], body.levels(TOKENS, MASK)[-1])
 
 
-def test_one_half_knows_nothing_of_what_comes_after_and_the_other_nothing_of_what_came_before():
+def test_one_half_ignores_later_words_and_the_other_earlier_words():
     body = randomise(build_elmo(ELMoConfig(dim=4, cell="gru", num_layers=3), Tokens(7)))
     assert body.directions and not body.causal and body.dim == 8
     before, after = (body(torch.tensor([[1, 2, word, 4, 5]]))[0][0] for word in (3, 6))

@@ -1,4 +1,4 @@
-"""What holds for every encoder-decoder: the laws, decoding of every kind, watching, recomputing, compiling,
+"""What holds for every encoder-decoder: the laws, all kinds of decoding, recording, recomputing, compiling and
 learning."""
 
 import pytest
@@ -59,17 +59,17 @@ def test_every_encoder_decoder_obeys_the_laws_at_the_smallest_sizes(way):
 
 
 @one_a_family
-def test_every_encoder_decoder_learns_to_reverse_sentences_by_heart(way):
+def test_every_encoder_decoder_memorises_reversed_sentences(way):
     batch = reversals(6, longest=4)
     family = WAYS[way]["family"]
     translator = Translator(way, **LARGER[family])
     assert train(translator, batch, 100, rate=0.02 if family == "seq2seq" else 0.01, until=0.05) < 0.05
     translator.eval()
-    found = greedy_sequences(
+    decoded = greedy_sequences(
         translator.stepper(batch.source, batch.source_mask), batch.tokens[:, :1], max_new=8, end=END
     )
     for row in range(6):
-        assert found.tokens[row, : found.lengths[row]].tolist() == batch.targets[row][batch.mask[row]].tolist()
+        assert decoded.tokens[row, : decoded.lengths[row]].tolist() == batch.targets[row][batch.mask[row]].tolist()
 
 
 def prompts(translator):
@@ -79,7 +79,7 @@ def prompts(translator):
 
 @every_way
 @torch.no_grad()
-def test_beams_of_sentences_together_are_those_of_each_alone_token_by_token(way):
+def test_beams_of_a_batch_equal_those_of_each_sentence_alone(way):
     translator = decisive(Translator(way))
     tokens, stepper = prompts(translator)
     options = {"beams": 3, "max_new": 9, "end": END, "n_best": 3}
@@ -102,34 +102,35 @@ def test_beams_through_a_growing_cache_and_a_buffer_give_the_same_tokens(way):
     buffered = beam_search(stepper, tokens, None, stepper.initial_state(4, 10), **options)
     assert torch.equal(grown.tokens, buffered.tokens)
     torch.testing.assert_close(grown.log_probs, buffered.log_probs)
-    assert len({tuple(row.tolist()) for row in grown.tokens[:, 0]}) > 1  # one for each sentence, or it proves little
+    # the test would prove little if all sentences had the same tokens
+    assert len({tuple(row.tolist()) for row in grown.tokens[:, 0]}) > 1
 
 
 @every_way
 @torch.no_grad()
-def test_writing_from_a_state_is_writing_from_the_whole_text_again(way):
+def test_decoding_with_a_state_equals_reading_the_whole_text_again(way):
     translator = decisive(Translator(way))
     tokens, stepper = prompts(translator)
     cached = greedy_sequences(stepper, tokens, max_new=8, end=None).tokens
-    written = tokens
+    generated = tokens
     for _ in range(8):
-        log_probs, _ = stepper(written, None, stepper.initial_state(4))
-        written = torch.cat([written, log_probs[:, -1:].argmax(-1)], 1)
-    assert torch.equal(cached, written[:, 1:])
+        log_probs, _ = stepper(generated, None, stepper.initial_state(4))
+        generated = torch.cat([generated, log_probs[:, -1:].argmax(-1)], 1)
+    assert torch.equal(cached, generated[:, 1:])
 
 
 @every_way
 @torch.no_grad()
-def test_a_padded_prefix_is_read_as_it_is_alone(way):
+def test_a_padded_prefix_is_read_like_an_unpadded_one(way):
     translator = decisive(Translator(way))
     _, stepper = prompts(translator)
     prefix = torch.tensor([[0, 3, 4], [0, 5, 0], [0, 7, 6], [0, 0, 0]])
     mask = torch.arange(3) < torch.tensor([3, 2, 3, 1])[:, None]
-    found = greedy_sequences(stepper, prefix, mask, max_new=4, end=None).tokens
+    batched = greedy_sequences(stepper, prefix, mask, max_new=4, end=None).tokens
     for row, length in enumerate([3, 2, 3, 1]):
         alone = translator.stepper(torch.tensor(SENTENCES[row : row + 1]))
         expected = greedy_sequences(alone, prefix[row : row + 1, :length], max_new=4, end=None).tokens
-        assert torch.equal(found[row : row + 1], expected)
+        assert torch.equal(batched[row : row + 1], expected)
 
 
 @every_way
@@ -139,8 +140,8 @@ def test_beams_share_the_memory_of_their_sentence(way):
     tokens, stepper = prompts(translator)
     _, state = stepper(tokens, None, stepper.initial_state(4))
     shared = select_rows(state, torch.arange(4).repeat_interleave(5))
-    kept = set(map(id, leaves(state)))
-    in_memory = [leaf for leaf in leaves(shared) if id(leaf) in kept]
+    leaf_ids = set(map(id, leaves(state)))
+    in_memory = [leaf for leaf in leaves(shared) if id(leaf) in leaf_ids]
     assert bool(in_memory) == (way in LOOKING)
     assert all(len(leaf) == 4 for leaf in in_memory)
     rows = []
@@ -154,11 +155,11 @@ def test_cross_attention_can_be_recorded(way):
     translator = Translator(way).eval()
     batch = pair_of(SENTENCES)
     unwatched = translator(batch)["loss"].sum
-    with clew.record(translator, "body.decoder.*.attention.weights") as seen:
+    with clew.record(translator, "body.decoder.*.attention.weights") as recorded:
         watched = translator(batch)["loss"].sum
     torch.testing.assert_close(watched, unwatched)
     over_source = [
-        weights for path in seen for weights in seen.calls(path) if weights.shape[-1] == batch.source.shape[1]
+        weights for path in recorded for weights in recorded.calls(path) if weights.shape[-1] == batch.source.shape[1]
     ]
     assert over_source
     for weights in over_source:
@@ -177,13 +178,13 @@ def test_every_parameter_is_trained(way):
 
 
 @every_way
-def test_layers_that_are_run_again_give_the_same_gradients(way):
+def test_recomputed_layers_give_the_same_gradients(way):
     gradients = []
-    for again in (False, True):
+    for recompute in (False, True):
         translator = Translator(way, dropout=0.3).double()
         for part in translator.modules():
             if isinstance(part, Stack):
-                part.recompute = again
+                part.recompute = recompute
         torch.manual_seed(5)
         total(translator(reversals(4))).backward()
         gradients.append([parameter.grad for parameter in translator.parameters()])
@@ -201,7 +202,7 @@ def test_a_compiled_encoder_decoder_trains_as_an_eager_one(way):
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("way", ["bahdanau", "luong-unfed", "transformer", "convolutional"])
-def test_inductor_trains_as_eager_does(way):
+def test_inductor_trains_like_eager_mode(way):
     # torch 2.13 gets gradients of a bidirectional encoder under an attentive decoder wrong on a CPU when it writes
     # buffers in place.
     with torch._inductor.config.patch(inplace_buffers=False, force_disable_caches=True):
@@ -213,20 +214,20 @@ def compiled_like_eager(way, backend):
     eager, compiled = (Translator(way, num_layers=1).double().eval() for _ in range(2))
     batch = reversals(4, longest=3)
     expected = eager(batch)["loss"].sum
-    found = torch.compile(compiled, backend=backend)(batch)["loss"].sum
-    torch.testing.assert_close(found, expected)
-    for loss in (expected, found):
+    compiled_loss = torch.compile(compiled, backend=backend)(batch)["loss"].sum
+    torch.testing.assert_close(compiled_loss, expected)
+    for loss in (expected, compiled_loss):
         loss.backward()
-    for there, here in zip(eager.parameters(), compiled.parameters(), strict=True):
-        if there.grad is not None:
-            torch.testing.assert_close(here.grad, there.grad, rtol=1e-5, atol=1e-7)  # waves of positions are of float32
+    for reference, actual in zip(eager.parameters(), compiled.parameters(), strict=True):
+        if reference.grad is not None:
+            torch.testing.assert_close(actual.grad, reference.grad, rtol=1e-5, atol=1e-7)  # positions are in float32
     torch.compiler.reset()
 
 
 @pytest.mark.slow
 @compiled_ways
 @torch.no_grad()
-def test_a_compiled_step_writes_what_an_eager_one_writes(way):
+def test_a_compiled_decoding_step_equals_an_eager_one(way):
     torch.compiler.reset()
     translator = decisive(Translator(way, num_layers=1))
     tokens, stepper = prompts(translator)
@@ -239,7 +240,7 @@ def test_a_compiled_step_writes_what_an_eager_one_writes(way):
 
 
 @every_way
-def test_levels_begin_with_the_embedding_and_end_with_what_comes_out(way):
+def test_levels_begin_with_the_embedding_and_end_with_the_output(way):
     body = build(way).eval()
     batch = pair_of(SENTENCES)
     memory = body.encode(batch.source, batch.source_mask)
@@ -252,7 +253,7 @@ def test_levels_begin_with_the_embedding_and_end_with_what_comes_out(way):
 
 
 @every_way
-def test_a_body_says_what_it_reads_and_writes(way):
+def test_a_body_states_its_vocabularies_and_lengths(way):
     body = build(way)
     assert body.causal and body.encodes
     assert (body.vocabulary, body.source_vocabulary) == (VOCABULARY, SOURCE_VOCABULARY)
@@ -281,7 +282,7 @@ def test_shared_embeddings_are_one_table_saved_once(way):
     assert bool(body.embedding.weight.grad[3].any())
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     body = build("bahdanau")
     tokens = torch.zeros(2, 3, dtype=torch.long)
     memory = body.encode(tokens)
@@ -308,7 +309,7 @@ def test_mistakes_are_told_in_a_sentence():
         build("convolutional").encode(torch.zeros(1, 33, dtype=torch.long))
 
 
-def test_a_source_without_a_word_is_no_nan():
+def test_a_source_without_words_gives_no_nan():
     for way in WAYS:
         body = build(way).eval()
         memory = body.encode(torch.zeros(2, 3, dtype=torch.long), torch.tensor([[True] * 3, [False] * 3]))
@@ -316,13 +317,13 @@ def test_a_source_without_a_word_is_no_nan():
         assert bool(hidden.isfinite().all()), way
 
 
-def test_a_decoder_that_sees_the_future_is_refused():
+def test_a_decoder_that_sees_the_future_is_rejected():
     with pytest.raises(UserError, match="a decoder writes word by word, so each of its layers must be causal"):
         build("transformer", decoder_layers=[{"name": "attention", "causal": False}, "cross_attention"])
 
 
 @torch.no_grad()
-def test_several_rows_may_start_from_one_sentence():
+def test_several_rows_can_start_from_one_sentence():
     body = build("bottleneck").double()
     source, tokens = torch.tensor([[2, 3], [4, 5]]), torch.randint(VOCABULARY, (6, 3))
     memory = body.encode(source)

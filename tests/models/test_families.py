@@ -76,7 +76,7 @@ def test_a_gpt_obeys_the_laws_with_every_score(score):
 
 
 @pytest.mark.parametrize("family", [name for name in BODIES if name != "elmo"])
-def test_every_level_feeds_the_next_and_there_is_one_a_layer(family):
+def test_every_level_feeds_the_next_and_each_layer_has_one(family):
     body = build(family)
     levels = body.levels(torch.randint(VOCABULARY, (2, 5)))
     assert len(levels) == 1 + len(body.layers.layers)
@@ -116,7 +116,7 @@ def test_a_llama_has_the_published_number_of_parameters_by_formula():
 def test_llama_7b_has_its_published_number_of_parameters():
     with torch.device("meta"):
         body = build_llama(LlamaConfig(dim=4096, num_layers=32, num_heads=32, hidden_dim=11008), Tokens(32000))
-    assert count(body) + 32000 * 4096 == 6_738_415_616  # with its output layer, which is not tied
+    assert count(body) + 32000 * 4096 == 6_738_415_616  # including its output layer, which is not tied
 
 
 def test_a_recurrent_body_has_its_number_of_parameters_by_formula():
@@ -124,7 +124,7 @@ def test_a_recurrent_body_has_its_number_of_parameters_by_formula():
     assert count(body) == 11 * 4 + 4 * 6 * (4 + 6 + 1) + 4 * 6 * (6 + 6 + 1)
 
 
-def test_the_last_layer_may_have_a_width_and_a_dropout_of_its_own_and_so_may_the_embedding():
+def test_the_last_layer_and_the_embedding_may_have_their_own_width_and_dropout():
     config = RecurrentConfig(
         dim=6,
         embedding_dim=4,
@@ -147,7 +147,7 @@ def test_a_recurrent_body_with_a_narrow_last_layer_obeys_the_laws():
     obeys_every_law("recurrent", cell="lstm", last_dim=2)
 
 
-def test_a_window_sees_its_width_of_words_and_no_more():
+def test_a_window_sees_exactly_its_width_of_words():
     body = build_window(WindowConfig(width=3, embedding_dim=4, dim=5), Tokens(VOCABULARY)).double()
     tokens = torch.randint(VOCABULARY, (1, 8))
     hidden, _ = body(tokens)
@@ -158,7 +158,7 @@ def test_a_window_sees_its_width_of_words_and_no_more():
         assert moved.nonzero().flatten().tolist() == list(range(t, min(t + 3, 8)))
 
 
-def test_a_window_is_the_tanh_of_one_linear_map_of_its_words_side_by_side():
+def test_a_window_is_the_tanh_of_a_linear_map_of_its_concatenated_words():
     body = build_window(WindowConfig(width=2, embedding_dim=3, dim=4), Tokens(VOCABULARY)).double()
     convolution = body.layers.layers[0].layer
     tokens = torch.randint(VOCABULARY, (1, 5))
@@ -168,7 +168,7 @@ def test_a_window_is_the_tanh_of_one_linear_map_of_its_words_side_by_side():
     torch.testing.assert_close(body(tokens)[0][0, 1:], torch.tanh(joined @ matrix.T + convolution.bias))
 
 
-def test_residual_projections_of_a_gpt_start_smaller_with_depth():
+def test_residual_projections_of_a_gpt_are_initialised_smaller_with_depth():
     torch.manual_seed(0)
     body = build_gpt(GPTConfig(dim=128, num_layers=8, num_heads=4), Tokens(VOCABULARY))
     attention = body.layers.layers[0].layer
@@ -182,7 +182,7 @@ def test_an_initial_scale_bounds_every_parameter():
     assert 0.04 < largest <= 0.05
 
 
-def test_a_positions_own_options_reach_it():
+def test_options_of_a_position_reach_it():
     body = build_gpt(
         GPTConfig(dim=8, num_layers=1, num_heads=2, position={"name": "rotary", "base": 500.0}), Tokens(VOCABULARY)
     )
@@ -191,7 +191,7 @@ def test_a_positions_own_options_reach_it():
     assert build("gpt").max_length == 32
 
 
-def test_a_wirings_own_dropout_comes_before_the_bodys():
+def test_a_wirings_own_dropout_overrides_the_bodys():
     body = build_recurrent(
         RecurrentConfig(dim=4, dropout=0.5, wiring={"name": "residual", "dropout": 0.1}), Tokens(VOCABULARY)
     )
@@ -205,12 +205,12 @@ def test_a_dense_stack_grows_and_its_norm_fits():
     assert body(torch.zeros(1, 2, dtype=torch.long))[0].shape == (1, 2, 16)
 
 
-def test_every_family_has_taps_to_look_through():
+def test_every_family_has_taps():
     without = {family for family in BODIES if not any(isinstance(part, Tap) for part in build(family).modules())}
     assert without == {"window", "bag", "cnn"}
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(ValidationError, match=r"unknown cell 'lstn'; did you mean 'lstm'\? known: coupled_lstm, elman"):
         RecurrentConfig(cell="lstn")
     with pytest.raises(
@@ -289,13 +289,13 @@ def same_when_compiled(body, backend):
         ("mixed", {"position": "alibi"}, "alibi positions act inside attention layers: write model.layers="),
     ],
 )
-def test_options_that_cannot_be_are_told_in_a_sentence(family: str, settings: dict, sentence: str) -> None:
-    with pytest.raises(ValueError) as told:
+def test_invalid_options_are_rejected_with_a_sentence(family: str, settings: dict, sentence: str) -> None:
+    with pytest.raises(ValueError) as error:
         MODELS[family].build(MODELS[family].config(**settings), Tokens(7))
-    assert sentence in str(told.value)
+    assert sentence in str(error.value)
 
 
-def test_a_part_of_learned_positions_takes_the_models_length() -> None:
+def test_learned_positions_take_the_models_length() -> None:
     for part in ("learned", {"name": "learned"}):
         config = MODELS["gpt"].config(position=part, max_length=9, dim=4, num_heads=1, num_layers=1)
         assert MODELS["gpt"].build(config, Tokens(5)).max_length == 9

@@ -33,12 +33,12 @@ def test_a_body_over_graphs_obeys_the_laws_of_graph_layers(layer, num_layers):
         )
 
 
-def test_a_source_tells_how_many_types_of_edges_there_are():
+def test_the_source_sets_the_number_of_edge_types():
     assert build().num_types == 3 and build(Tokens(7)).num_types == 1
     assert build(layer={"name": "graph_lstm", "num_types": 5}).num_types == 5
 
 
-def test_levels_end_in_what_the_body_gives_and_padding_is_zero():
+def test_levels_end_in_the_bodys_output_and_padding_is_zero():
     body = build(num_layers=2)
     words = torch.tensor([[1, 2, 3, 4], [4, 5, 0, 0]])
     mask = torch.tensor([[True] * 4, [True, True, False, False]])
@@ -50,21 +50,21 @@ def test_levels_end_in_what_the_body_gives_and_padding_is_zero():
     assert torch.equal(inputs.graphs.mask, mask)
 
 
-def test_words_in_a_chain_are_read_as_by_an_lstm():
+def test_words_in_a_chain_are_read_like_an_lstm():
     body, cell = build(), LSTM(3, 4).double()
     cell.load_state_dict({name: value for name, value in body.layers[0].state_dict().items() if name != "type_offsets"})
     words = torch.tensor([[1, 2, 3, 4]])
-    found, _ = body(GraphInputs(words, None, batch_graphs([CHAIN])))
-    torch.testing.assert_close(found, Recurrent(cell)(body.embedding.weight[words])[0])
+    actual, _ = body(GraphInputs(words, None, batch_graphs([CHAIN])))
+    torch.testing.assert_close(actual, Recurrent(cell)(body.embedding.weight[words])[0])
 
 
-def test_nodes_may_hold_vectors():
+def test_nodes_may_be_vectors():
     body = build(GraphNodes(Vectors(5), 1))
     inputs = GraphInputs(torch.randn(1, 4, 5, dtype=torch.float64), None, batch_graphs([CHAIN]))
     torch.testing.assert_close(body(inputs)[0], body.layers[0](body.levels(inputs)[0], inputs.graphs).hidden)
 
 
-def test_a_state_is_refused():
+def test_a_state_is_rejected():
     body = build()
     assert body.initial_state(2) is None and body.max_length is None
     with pytest.raises(UserError, match="a graph is read as a whole, so this body takes no state; call it without one"):

@@ -37,7 +37,7 @@ def test_a_body_over_grids_obeys_the_laws_of_grid_layers(layer, options):
 
 
 @pytest.mark.parametrize("block", [1, 2])
-def test_hidden_has_each_examples_real_cells_first_as_they_are_alone(block):
+def test_hidden_has_each_examples_real_cells_first_as_when_alone(block):
     body, source = build(num_layers=2, block=block).requires_grad_(False), VectorGrids(FEATURES)
     grids = examples(*EXAMPLES)
     inputs, mask = source.collate(grids)
@@ -45,14 +45,14 @@ def test_hidden_has_each_examples_real_cells_first_as_they_are_alone(block):
     real = body.hidden_mask(mask)
     assert state is None and body.initial_state(3) is None and hidden.shape[:2] == real.shape
     for row, grid in enumerate(grids):
-        alone, none = source.collate([grid])
-        assert none is None and body.hidden_mask(none) is None
+        alone, no_mask = source.collate([grid])
+        assert no_mask is None and body.hidden_mask(no_mask) is None
         expected = body(alone)[0][0]
         assert int(real[row].sum()) == len(expected) and bool(real[row, : len(expected)].all())
         torch.testing.assert_close(hidden[row, : len(expected)], expected)
 
 
-def test_levels_are_the_embedding_and_every_layer():
+def test_levels_are_the_embedding_and_the_output_of_every_layer():
     body = build(num_layers=2, block=2).requires_grad_(False)
     inputs, mask = VectorGrids(FEATURES).collate(examples(*EXAMPLES))
     x, first, second = body.levels(inputs, mask)
@@ -61,14 +61,14 @@ def test_levels_are_the_embedding_and_every_layer():
     torch.testing.assert_close(second, body(inputs, mask)[0])
 
 
-def test_a_grid_of_tokens_is_read_as_their_vectors_are():
+def test_a_grid_of_tokens_is_read_like_their_vectors():
     body = build(Tokens(7)).requires_grad_(False)
     tokens = torch.tensor([[[1, 2, 3], [4, 5, 6]]])
     (expected,) = body.layers[0](body.embedding.weight[tokens])
     torch.testing.assert_close(body(tokens)[0], expected.flatten(1, 2))
 
 
-def test_mistakes_have_their_sentences():
+def test_invalid_settings_and_inputs_are_rejected_with_a_sentence():
     with pytest.raises(UserError, match=r"so model.dim \(6\) must be divisible by model.directions \(4\)"):
         build(dim=6)
     with pytest.raises(
@@ -89,8 +89,8 @@ def test_mistakes_have_their_sentences():
         VectorGrids(FEATURES).collate([torch.zeros(1, 1, 2), torch.zeros(2, 2)])
 
 
-def marked(count, seed):
-    """Grids of drawn sizes with a few marks, and of every cell whether its row and its column both have one."""
+def marked_grids(count, seed):
+    """Grids of random sizes with a few marks, and for every cell whether both its row and its column have a mark."""
     generator = torch.Generator().manual_seed(seed)
     grids, targets = [], []
     for height, width in torch.randint(4, 7, (count, 2), generator=generator).tolist():
@@ -111,24 +111,24 @@ def accuracy(directions):
         return output(body(inputs, mask)[0])[..., 0][body.hidden_mask(mask)]
 
     for step in range(60):
-        inputs, mask, targets = marked(32, seed=step)
+        inputs, mask, targets = marked_grids(32, seed=step)
         loss = nn.functional.binary_cross_entropy_with_logits(logits(inputs, mask), targets.float())
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    inputs, mask, targets = marked(100, seed=1000)
+    inputs, mask, targets = marked_grids(100, seed=1000)
     return float(((logits(inputs, mask) > 0) == targets).float().mean()), float(targets.float().mean())
 
 
 @pytest.mark.slow
-def test_four_corners_tell_whether_a_cells_row_and_column_have_a_mark_and_one_corner_cannot():
+def test_marks_in_row_and_column_are_learnt_from_four_corners_but_not_from_one():
     right, share = accuracy(directions=4)
     half_right, _ = accuracy(directions=1)
     assert 0.2 < share < 0.5 and right > 0.93 and half_right < 0.9
 
 
 @pytest.mark.parametrize("block", [1, 2])
-def test_pictures_of_several_sizes_are_read_as_the_grids_of_their_patches(block):
+def test_pictures_of_several_sizes_are_read_as_grids_of_patches(block):
     source = Patches(size=2, places="none")
     body = build(source, num_layers=2, block=block).requires_grad_(False)
     generator = torch.Generator().manual_seed(1)
@@ -147,7 +147,7 @@ def test_pictures_of_several_sizes_are_read_as_the_grids_of_their_patches(block)
         torch.testing.assert_close(hidden[row, : len(expected)], expected)
 
 
-def test_pictures_of_as_many_places_and_other_shapes_are_not_taken_for_one_grid():
+def test_pictures_with_equal_numbers_of_places_keep_their_own_shapes():
     source = Patches(size=2, places="none")
     body = build(source).requires_grad_(False)
     flat, high = (

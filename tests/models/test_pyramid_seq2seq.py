@@ -1,4 +1,4 @@
-"""A pyramid under every way to look: the laws of encoder-decoders hold, and a memory has the mask of its own places."""
+"""A pyramid with every kind of attention: the laws of encoder-decoders hold, and a memory has its own mask."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def test_an_encoder_decoder_over_a_pyramid_obeys_every_law(looking: dict) -> Non
     obeys_every_law(way="bahdanau", encoder_layers=2, pyramid=2, cell="gru", **looking)
 
 
-def test_a_memory_has_half_of_the_places_and_its_own_mask() -> None:
+def test_a_memory_has_half_of_the_positions_and_its_own_mask() -> None:
     memory = build("bahdanau", encoder_layers=2, pyramid=1).encode(SOURCE, MASK)
     assert memory.mask is not None and memory.values.shape[:2] == memory.mask.shape
     assert memory.mask.sum(1).tolist() == [-(-int(length) // 2) for length in LENGTHS]

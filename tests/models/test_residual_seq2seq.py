@@ -1,5 +1,5 @@
-"""Residual stacks of recurrent layers in both halves (Wu et al. 2016), and attention after the cell with no layer
-behind it."""
+"""Residual stacks of recurrent layers in both halves (Wu et al. 2016), and attention after the cell without a layer
+that joins state and context."""
 
 import numpy as np
 import pytest
@@ -21,26 +21,26 @@ LOOKING = {
     "fed": {"attention": "after"},
     "after": {"attention": "after", "feeding": False},
 }
-"""Where the decoder looks, and the settings for it."""
+"""Where the decoder attends, with the settings for it."""
 
 
 def elman_step(p):
-    """h' = tanh(W x + U h + b), of the parameters of one cell."""
+    """h' = tanh(W x + U h + b), with the parameters of one cell."""
     return lambda x, h: np.tanh(cells.affine(p["input_weight"], x) + cells.affine(p["hidden_weight"], h) + p["bias"])
 
 
 def readers(p, x):
-    """One encoder layer's two readers: their outputs side by side, and where each ended."""
+    """One encoder layer's two readers: their concatenated outputs, and the final state of each."""
     ahead = cells.elman(of(p, "forward_layer.cell"), x[None])[0]
     back = cells.elman(of(p, "backward_layer.cell"), x[None, ::-1])[0][::-1]
     return np.concatenate([ahead, back], -1), np.concatenate([ahead[-1], back[0]])
 
 
 def by_the_equations(body, looks, row):
-    """What a body of two layers in each half writes for one sentence, a step at a time."""
+    """The output of a body with two layers in each half for one sentence, step by step."""
     p = {name: value.detach().numpy() for name, value in body.named_parameters()}
-    read = p["encoder.embedding.tokens.weight"][SOURCE[row, : LENGTHS[row]].numpy()]
-    first, ended = readers(of(p, "encoder.layers.layers.0.layer"), read)
+    embedded = p["encoder.embedding.tokens.weight"][SOURCE[row, : LENGTHS[row]].numpy()]
+    first, ended = readers(of(p, "encoder.layers.layers.0.layer"), embedded)
     second, ended_above = readers(of(p, "encoder.layers.layers.1.layer"), first)
     places = first + second
     states = [
@@ -61,9 +61,9 @@ def by_the_equations(body, looks, row):
 
     for x_t in p["decoder.embedding.tokens.weight"][TOKENS[row].numpy()]:
         if looks == "before":
-            seen = context(states[0])
-            *states, top = parts.residual_step(steps, np.concatenate([x_t, seen]), states, beside=seen)
-            outputs.append(np.concatenate([top, seen]))
+            attended = context(states[0])
+            *states, top = parts.residual_step(steps, np.concatenate([x_t, attended]), states, beside=attended)
+            outputs.append(np.concatenate([top, attended]))
             continue
         *states, top = parts.residual_step(steps, np.concatenate([x_t, fed]) if looks == "fed" else x_t, states)
         if looks != "none":
@@ -74,7 +74,7 @@ def by_the_equations(body, looks, row):
 
 
 @pytest.mark.parametrize("looks", LOOKING)
-def test_a_residual_stack_writes_what_the_equations_write(looks):
+def test_a_residual_stack_equals_its_equations(looks):
     config = Seq2SeqConfig(
         cell="elman", dim=5, embedding_dim=3, num_layers=2, residual=True, score="general", **LOOKING[looks]
     )
@@ -87,32 +87,34 @@ def test_a_residual_stack_writes_what_the_equations_write(looks):
 
 
 @pytest.mark.parametrize("looks", LOOKING)
-def test_residual_layers_that_give_nothing_pass_on_what_they_read(looks):
-    """With the layers above the first switched off, a deep model writes what a shallow one with the same weights
-    writes."""
+def test_residual_layers_with_zero_output_pass_their_input_on(looks):
+    """With the layers above the first switched off, a deep model equals a shallow one with the same weights."""
     options = {"dim": 6, "embedding_dim": 6, "cell": "gru", **LOOKING[looks]}
     deep, shallow = (
         randomise(build("luong", num_layers=3, residual=True, **options)),
         randomise(build("luong", **options)),
     )
-    there = shallow.state_dict()
-    fed = {name: name.replace("cell.cells.0.", "cell.cells.0.cell.") for name in there} if looks == "fed" else {}
+    shallow_state = shallow.state_dict()
+    fed = (
+        {name: name.replace("cell.cells.0.", "cell.cells.0.cell.") for name in shallow_state} if looks == "fed" else {}
+    )
     with torch.no_grad():
         for name, parameter in deep.named_parameters():
             if "bridge" not in name and any(
                 f"{stack}.{k}." in name for stack in ("layers.layers", "cell.cells") for k in (1, 2)
             ):
-                parameter.zero_()  # a GRU whose weights are 0 and that starts from 0 gives 0
+                parameter.zero_()  # a GRU with zero weights and a zero state outputs 0
             if name.startswith(("bridge.maps.1", "bridge.maps.2")):
                 parameter.zero_()
         deep.load_state_dict(
-            {fed.get(name, name): value for name, value in there.items() if "layers.layers.1" not in name}, strict=False
+            {fed.get(name, name): value for name, value in shallow_state.items() if "layers.layers.1" not in name},
+            strict=False,
         )
         if looks == "after":
             deep.decoder.layers.layers[3].load_state_dict(shallow.decoder.layers.layers[1].state_dict())
     states = [body.initial_state(2, body.encode(SOURCE, MASK)) for body in (deep, shallow)]
-    written = [body(TOKENS, None, state)[0] for body, state in zip((deep, shallow), states, strict=True)]
-    torch.testing.assert_close(*written)
+    outputs = [body(TOKENS, None, state)[0] for body, state in zip((deep, shallow), states, strict=True)]
+    torch.testing.assert_close(*outputs)
 
 
 @pytest.mark.parametrize("looks", ["before", "fed"])
@@ -128,12 +130,12 @@ def test_residual_stacks_obey_the_laws(looks):
 
 
 @pytest.mark.parametrize("feeding", quickly([True, False], True))
-def test_attention_with_no_layer_behind_it_obeys_the_laws(feeding):
+def test_attention_without_a_joining_layer_obeys_the_laws(feeding):
     obeys_every_law(way="luong", num_layers=2, join="none", feeding=feeding)
 
 
 @pytest.mark.parametrize("feeding", [True, False])
-def test_the_output_layer_reads_state_and_context_where_nothing_joins_them(feeding):
+def test_without_a_joining_layer_the_output_layer_reads_state_and_context(feeding):
     body = build("luong", join="none", feeding=feeding)
     assert body.dim == 8 + 16
     joined = sum(p.numel() for p in build("luong", feeding=feeding).parameters())
@@ -141,7 +143,7 @@ def test_the_output_layer_reads_state_and_context_where_nothing_joins_them(feedi
     assert sum(p.numel() for p in body.parameters()) == joined - 8 * (8 + 16) + fed
 
 
-def test_a_model_with_no_layer_behind_attention_writes_what_the_equations_write():
+def test_a_model_without_a_joining_layer_equals_its_equations():
     config = Seq2SeqConfig(
         cell="elman", dim=5, embedding_dim=3, attention="after", score="general", join="none", feeding=False
     )
@@ -163,7 +165,7 @@ def test_a_model_with_no_layer_behind_attention_writes_what_the_equations_write(
         np.testing.assert_allclose(hidden[row].detach().numpy(), expected[0], rtol=1e-9, atol=1e-9)
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError, match="model.residual=true is for layers from the second on, and encoder and decoder have one; raise"
     ):

@@ -18,7 +18,7 @@ DIM, HEADS, LAYERS, HIDDEN = 8, 2, 3, 12
 
 
 def theirs_like(ours, norm_first):
-    """torch.nn.Transformer with our weights; as published a model with the norm behind has none at the end."""
+    """torch.nn.Transformer with our weights; as published, a post-norm model has no norm at the end."""
     sizes = {
         "d_model": DIM,
         "nhead": HEADS,
@@ -36,16 +36,18 @@ def theirs_like(ours, norm_first):
     with torch.no_grad():
         for half, layers, count in ((encoder, ours.encoder.layers.layers, 2), (decoder, ours.decoder.layers.layers, 3)):
             for number, layer in enumerate(half.layers):
-                mine = layers[count * number : count * (number + 1)]
+                own_layers = layers[count * number : count * (number + 1)]
                 attentions = [layer.self_attn, *([layer.multihead_attn] if count == 3 else [])]
-                for wired, attention in zip(mine, attentions, strict=False):
+                for wired, attention in zip(own_layers, attentions, strict=False):
                     part = wired.layer
                     attention.in_proj_weight.copy_(torch.cat([part.query.weight, part.key.weight, part.value.weight]))
                     attention.in_proj_bias.copy_(torch.cat([part.query.bias, part.key.bias, part.value.bias]))
                     attention.out_proj.load_state_dict(part.output.state_dict())
-                layer.linear1.load_state_dict(mine[-1].layer.inner.state_dict())
-                layer.linear2.load_state_dict(mine[-1].layer.outer.state_dict())
-                for wired, norm in zip(mine, (layer.norm1, layer.norm2, getattr(layer, "norm3", None)), strict=False):
+                layer.linear1.load_state_dict(own_layers[-1].layer.inner.state_dict())
+                layer.linear2.load_state_dict(own_layers[-1].layer.outer.state_dict())
+                for wired, norm in zip(
+                    own_layers, (layer.norm1, layer.norm2, getattr(layer, "norm3", None)), strict=False
+                ):
                     norm.load_state_dict(wired.norm.state_dict())
             if norm_first:
                 half.norm.load_state_dict((ours.encoder if count == 2 else ours.decoder).norm.state_dict())
@@ -80,8 +82,8 @@ def test_a_transformer_equals_torch_in_values_and_gradients(wiring, norm_first, 
     (hidden[mask] * weights).sum().backward()
     (expected[mask] * weights).sum().backward()
     for number in range(LAYERS):
-        mine, layer = ours.decoder.layers.layers[3 * number + 1].layer, theirs.decoder.layers[number].multihead_attn
-        together = torch.cat([mine.query.weight.grad, mine.key.weight.grad, mine.value.weight.grad])
+        cross, layer = ours.decoder.layers.layers[3 * number + 1].layer, theirs.decoder.layers[number].multihead_attn
+        together = torch.cat([cross.query.weight.grad, cross.key.weight.grad, cross.value.weight.grad])
         torch.testing.assert_close(together, layer.in_proj_weight.grad)
         torch.testing.assert_close(
             ours.encoder.layers.layers[2 * number + 1].layer.inner.weight.grad,
@@ -89,7 +91,7 @@ def test_a_transformer_equals_torch_in_values_and_gradients(wiring, norm_first, 
         )
 
 
-def test_an_embedding_is_scaled_and_gets_its_position():
+def test_an_embedding_is_scaled_and_added_to_its_position():
     body = build("transformer").eval()
     level = body.source_levels(torch.tensor([[3, 3]]))[0][0]
     word = body.source_embedding.weight[3] * 8**0.5
@@ -113,7 +115,7 @@ def test_a_transformer_obeys_the_laws_with_every_connection(wiring):
 
 
 @pytest.mark.slow
-def test_either_half_may_be_of_any_layers():
+def test_each_half_may_have_any_layers():
     obeys_every_law(
         way="transformer", encoder_layers=["gru", "attention", "convolution", "feedforward"], decoder_layers=1
     )
@@ -124,7 +126,7 @@ def test_either_half_may_be_of_any_layers():
     )
 
 
-def test_layers_of_an_encoder_see_both_ways_and_those_of_a_decoder_do_not():
+def test_encoder_layers_are_bidirectional_and_decoder_layers_causal():
     layers = ["lstm", {"name": "attention", "num_heads": 4, "window": 2}, "convolution", "feedforward"]
     body = build(
         "transformer", encoder_layers=layers, decoder_layers=[*layers, {"name": "cross_attention", "num_heads": 1}]
@@ -180,7 +182,7 @@ def test_base_and_big_have_their_published_numbers_of_parameters(settings, publi
     assert count == pytest.approx(published, rel=0.04)
 
 
-def test_matrices_start_as_glorots_and_embeddings_of_size_one():
+def test_matrices_start_with_glorot_values_and_embeddings_with_unit_scale():
     torch.manual_seed(0)
     body = build_transformer(
         TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0), Tokens(500), Tokens(500)
@@ -197,7 +199,7 @@ def test_matrices_start_as_glorots_and_embeddings_of_size_one():
     assert float(level.detach().std()) > 1.0
 
 
-def test_mistakes_are_told_in_a_sentence():
+def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         ValidationError,
         match=r"encoder_layers takes a number of layers, 1 to 1000, or a list of them such as \[lstm, .*, not 0",

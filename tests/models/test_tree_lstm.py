@@ -31,7 +31,7 @@ def test_a_body_over_trees_obeys_the_laws_of_tree_layers(layer):
 
 
 @pytest.mark.parametrize("layer", TREE_LAYERS)
-def test_words_are_read_at_the_leaves_and_nothing_at_the_phrases(layer):
+def test_words_are_read_at_leaves_and_zeros_at_phrases(layer):
     body = build(layer=layer)
     words = torch.tensor([[1, 2, 3], [4, 0, 0]])
     trees = batch_trees([DOG, head_nodes([0])])
@@ -43,7 +43,7 @@ def test_words_are_read_at_the_leaves_and_nothing_at_the_phrases(layer):
     assert hidden.shape == (2, 5, 4) and not hidden[1, 1:].any()
 
 
-def test_words_in_a_chain_are_read_as_by_an_lstm():
+def test_words_in_a_chain_are_read_like_an_lstm():
     body, cell = build(), LSTM(3, 4).double()
     cell.load_state_dict(body.layer.state_dict())
     words = torch.tensor([[1, 2, 3, 4]])
@@ -53,7 +53,7 @@ def test_words_in_a_chain_are_read_as_by_an_lstm():
     )
 
 
-def test_a_state_is_refused():
+def test_a_state_is_rejected():
     body = build()
     assert body.initial_state(2) is None and (body.max_children, build(layer="n_ary_lstm").max_children) == (None, 2)
     with pytest.raises(UserError, match="a tree is read as a whole, so this body takes no state; call it without one"):

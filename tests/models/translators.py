@@ -1,5 +1,4 @@
-"""Encoder-decoders of every kind, small, each under a softmax; sentences to reverse; and a Stepper: a translation task
-in little."""
+"""A small translation task: tiny encoder-decoders of every kind with a softmax, sentences to reverse, and a Stepper."""
 
 from typing import Any, NamedTuple
 
@@ -82,7 +81,7 @@ def obeys_every_law(sizes: Sizes = RAGGED, **options: Any) -> None:
 
 
 class Pair(NamedTuple):
-    """Sentences and their reversals; what is read of a reversal is one behind what is predicted."""
+    """Sentences and their reversals; the decoder's inputs are its targets shifted by one."""
 
     source: Tensor
     source_mask: Tensor | None
@@ -99,7 +98,7 @@ class Translator(nn.Module):
         self.output = nn.Linear(self.body.dim, VOCABULARY)
 
     def forward(self, batch: Pair) -> dict[str, Term]:
-        """The loss, and the terms that hard attention adds."""
+        """Return the loss, and the terms that hard attention adds."""
         memory = self.body.encode(batch.source, batch.source_mask)
         hidden, state = self.body(batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), memory))
         log_probs = self.output(hidden).log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
@@ -112,7 +111,7 @@ class Translator(nn.Module):
 
 
 class Writer:
-    """A Stepper: the source is in its state."""
+    """A Stepper with the source in its state."""
 
     vocabulary = VOCABULARY
 
@@ -133,7 +132,7 @@ def total(terms: dict[str, Term]) -> Tensor:
 
 
 def reversals(size: int, longest: int = 5, seed: int = 0) -> Pair:
-    """So many sentences of 1 to `longest` symbols and their reversals."""
+    """Random sentences of 1 to `longest` symbols, and their reversals."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (size,), generator=generator).tolist()
     sentences = [torch.randint(FIRST, FIRST + SYMBOLS, (length,), generator=generator).tolist() for length in lengths]
@@ -152,7 +151,7 @@ def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
 
 
 def decisive(translator: Translator) -> Translator:
-    """In float64, with weights large enough for what it writes to depend on what it reads."""
+    """The translator in float64, with weights large enough that its output depends on its source."""
     translator = translator.double().eval()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -164,8 +163,7 @@ def decisive(translator: Translator) -> Translator:
 
 
 def train(translator: Translator, batch: Pair, steps: int, rate: float, until: float) -> float:
-    """The loss after so many steps, or once it is below `until` in three in a row: hard attention draws where it
-    looks."""
+    """The loss after `steps` steps, or after three in a row below `until`; three, because hard attention is random."""
     optimiser = torch.optim.Adam(translator.parameters(), rate)
     losses: list[float] = []
     for step in range(steps):

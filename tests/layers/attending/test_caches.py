@@ -16,10 +16,10 @@ def chunks(clock):
 
 def test_a_buffer_puts_the_key_of_position_p_in_slot_p_plus_one():
     cache = new_buffer(2, 1, 4, 3, new_clock(2, torch.device("cpu")), randn(1))
-    written = list(chunks(cache.clock))
-    for keys, chunk in written:
+    appended = list(chunks(cache.clock))
+    for keys, chunk in appended:
         cache = cache.extend(keys, 2 * keys, chunk).cache
-    first, second = written[0][0], written[1][0]
+    first, second = appended[0][0], appended[1][0]
     assert cache.index.tolist() == [[-1, 0, 1, 2, 3]] * 2
     assert cache.clock.count.tolist() == [3, 3]
     assert torch.equal(cache.keys[0, 1:4, 0], torch.stack([first[0, 0, 0], first[0, 0, 1], second[0, 0, 0]]))
@@ -27,7 +27,7 @@ def test_a_buffer_puts_the_key_of_position_p_in_slot_p_plus_one():
     assert torch.equal(cache.values, 2 * cache.keys)
 
 
-def test_a_grown_cache_remembers_where_each_key_stands():
+def test_a_growing_cache_keeps_the_position_of_each_key():
     cache = None
     for keys, chunk in chunks(None):
         cache = (start_cache if cache is None else cache.extend)(keys, keys, chunk).cache

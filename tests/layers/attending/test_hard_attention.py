@@ -1,4 +1,4 @@
-"""Hard attention and its policy gradient, against the exact expectation over every way to draw."""
+"""Hard attention and its policy gradient, against the exact expectation over all samples."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ PLACES, STEPS, VOCABULARY = 3, 2, 4
 
 
 class Writer(nn.Module):
-    """A decoder with hard attention under a softmax: log p(y_t | y_<t, drawn places) for one sentence of two words."""
+    """A decoder with hard attention and a softmax: log p(y_t | y_<t, sampled places) for one sentence of two words."""
 
     def __init__(self, form):
         super().__init__()
@@ -42,7 +42,7 @@ class Writer(nn.Module):
 
 
 def forced(writer, places):
-    """Whatever is drawn, these places are taken: one a step in a loop, or all at once."""
+    """Replace the sampled places by these: one per step in a loop, or all at once."""
     steps = iter(places)
 
     def take(chosen):
@@ -55,13 +55,13 @@ def forced(writer, places):
 
 
 def gradients(value, writer):
-    found = torch.autograd.grad(value, list(writer.parameters()), allow_unused=True, retain_graph=True)
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(writer.parameters(), found, strict=True)]
+    result = torch.autograd.grad(value, list(writer.parameters()), allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(writer.parameters(), result, strict=True)]
 
 
 @pytest.mark.parametrize("form", ["before", "fed", "after"])
 @pytest.mark.parametrize("baseline", [-1.4, 3.0])
-def test_the_policy_gradient_is_in_expectation_the_gradient_of_the_expected_log_probability(form, baseline):
+def test_the_expected_policy_gradient_is_the_gradient_of_the_expectation(form, baseline):
     writer = randomise(Writer(form))
     x, memory, targets = randn(1, STEPS, 2), Memory(randn(1, PLACES, 3, seed=5)), torch.tensor([[2, 0]])
     expected, estimated = 0.0, [torch.zeros_like(p) for p in writer.parameters()]
@@ -81,14 +81,14 @@ def test_the_policy_gradient_is_in_expectation_the_gradient_of_the_expected_log_
     assert total == pytest.approx(1.0)
     exact = gradients(expected, writer)
     assert any(bool((gradient != 0).any()) for gradient in exact)
-    for right, found in zip(exact, estimated, strict=True):
-        torch.testing.assert_close(found, right)
+    for right, estimate in zip(exact, estimated, strict=True):
+        torch.testing.assert_close(estimate, right)
 
 
 @pytest.mark.parametrize("form", ["before", "fed", "after"])
-def test_with_means_in_place_of_some_draws_the_estimate_is_in_expectation_exact(form):
-    """The objective is p log p(y | means) + (1 - p) E[log p(y | draws)]: every way to toss the coin and to draw, in
-    float64."""
+def test_with_means_instead_of_some_samples_the_expected_estimate_is_exact(form):
+    """The objective is p log p(y | means) + (1 - p) E[log p(y | draws)], over all outcomes of the coin and all samples,
+    in float64."""
     share = 0.5
     writer = randomise(Writer(form))
     x, memory, targets = randn(1, STEPS, 2), Memory(randn(1, PLACES, 3, seed=5)), torch.tensor([[2, 0]])
@@ -96,11 +96,11 @@ def test_with_means_in_place_of_some_draws_the_estimate_is_in_expectation_exact(
     def estimate(log_probs, draws):
         return gradients(-log_probs.sum() + Reinforce(VOCABULARY).double()(draws, log_probs)["policy"].sum, writer)
 
-    writer.attention.expectation = 1.0  # the coin says: the mean
+    writer.attention.expectation = 1.0  # the coin selects the mean
     log_probs, draws = writer(x, memory, targets)
     assert not draws.sampled.any() and not draws.log_probs.any()
     objective, estimated = share * log_probs.sum(), [-share * gradient for gradient in estimate(log_probs, draws)]
-    writer.attention.expectation = 0.0  # the coin says: a draw
+    writer.attention.expectation = 0.0  # the coin selects a sample
     for places in product(range(PLACES), repeat=STEPS):
         with forced(writer, places):
             log_probs, draws = writer(x, memory, targets)
@@ -108,25 +108,25 @@ def test_with_means_in_place_of_some_draws_the_estimate_is_in_expectation_exact(
         objective = objective + probability * log_probs.sum()
         for mean, gradient in zip(estimated, estimate(log_probs, draws), strict=True):
             mean -= probability.detach() * gradient
-    for right, found in zip(gradients(objective, writer), estimated, strict=True):
-        torch.testing.assert_close(found, right)
+    for right, estimated_gradient in zip(gradients(objective, writer), estimated, strict=True):
+        torch.testing.assert_close(estimated_gradient, right)
 
 
 @pytest.mark.parametrize("form", ["before", "fed", "after"])
-def test_a_row_takes_its_mean_at_every_step_or_at_none(form):
-    """Rows whose coin says so read as soft attention reads; of the others every step takes one place."""
+def test_a_row_uses_its_mean_at_every_step_or_at_none(form):
+    """Rows for which the coin selects the mean read like soft attention; the others use one place at every step."""
     torch.manual_seed(0)
     writer = randomise(Writer(form))
     writer.attention.expectation = 0.5
     x, memory, targets = randn(400, 3, 2), Memory(randn(400, PLACES, 3, seed=1)), torch.zeros(400, 3, dtype=torch.long)
-    found, draws = writer(x, memory, targets)
+    output, draws = writer(x, memory, targets)
     means = ~draws.sampled[:, 0]
     assert torch.equal(draws.sampled, draws.sampled[:, :1].expand(-1, 3))
     assert 0.4 < float(means.double().mean()) < 0.6
     writer.attention.expectation = 1.0
     soft, _ = writer(x, memory, targets)
-    torch.testing.assert_close(found[means], soft[means])
-    assert not torch.isclose(found[~means], soft[~means]).all(1).any()
+    torch.testing.assert_close(output[means], soft[means])
+    assert not torch.isclose(output[~means], soft[~means]).all(1).any()
     assert (
         not draws.log_probs[means].any()
         and bool((draws.log_probs[~means] < 0).all())
@@ -134,36 +134,36 @@ def test_a_row_takes_its_mean_at_every_step_or_at_none(form):
     )
 
 
-def test_evaluation_never_takes_the_mean():
+def test_evaluation_never_uses_the_mean():
     writer = randomise(Writer("before")).eval()
     writer.attention.expectation = 1.0
     x, memory, targets = randn(2, 3, 2), Memory(randn(2, PLACES, 3, seed=1)), torch.zeros(2, 3, dtype=torch.long)
-    found, _ = writer(x, memory, targets)
+    output, _ = writer(x, memory, targets)
     writer.attention.expectation = 0.0
-    assert torch.equal(found, writer(x, memory, targets)[0])
+    assert torch.equal(output, writer(x, memory, targets)[0])
 
 
-def test_without_the_policy_term_the_scores_learn_nothing():
+def test_without_the_policy_term_the_scores_get_no_gradient():
     writer = randomise(Writer("before"))
     log_probs, _ = writer(randn(1, STEPS, 2), Memory(randn(1, PLACES, 3, seed=5)), torch.tensor([[2, 0]]))
     log_probs.sum().backward()
     assert all(p.grad is None for p in writer.attention.parameters())
 
 
-def test_places_are_drawn_as_often_as_their_weights_say_and_only_real_ones():
+def test_places_are_sampled_by_their_weights_and_only_real_ones():
     torch.manual_seed(0)
     layer = randomise(Looking(4, 7, 3, Additive(4, 3), attend=HardAttention))
     values, mask = randn(1, PLACES + 1, 3), torch.tensor([[True] * PLACES + [False]])
     x = randn(1, 1, 4).expand(1, 20000, 4)
-    seen = {}
+    recorded = {}
     with watching(
         {
-            layer.attention.weights: lambda w: seen.update(weights=w),
-            layer.attention.places: lambda p: seen.update(places=p),
+            layer.attention.weights: lambda w: recorded.update(weights=w),
+            layer.attention.places: lambda p: recorded.update(places=p),
         }
     ):
         _, state = layer(x, None, layer.initial_state(1, Memory(values, mask), like=x))
-    weights, places = seen["weights"][0, 0, 0], seen["places"][0, 0]
+    weights, places = recorded["weights"][0, 0, 0], recorded["places"][0, 0]
     torch.testing.assert_close(places.mean(0), weights, atol=0.015, rtol=0)
     assert float(places[:, -1].sum()) == 0.0
     real = weights[:PLACES]
@@ -171,32 +171,32 @@ def test_places_are_drawn_as_often_as_their_weights_say_and_only_real_ones():
     torch.testing.assert_close(state.draws.log_probs[0], places[:, :PLACES] @ real.log())
 
 
-def test_evaluation_takes_the_likeliest_place_and_leaves_no_draws():
+def test_evaluation_uses_the_most_likely_place_and_records_no_draws():
     layer = randomise(Looking(4, 7, 3, Additive(4, 3), attend=HardAttention)).eval()
-    x, values, seen = randn(2, 3, 4), randn(2, PLACES, 3, seed=1), {}
+    x, values, recorded = randn(2, 3, 4), randn(2, PLACES, 3, seed=1), {}
     with watching(
         {
-            layer.attention.weights: lambda w: seen.update(weights=w),
-            layer.attention.places: lambda p: seen.update(places=p),
+            layer.attention.weights: lambda w: recorded.update(weights=w),
+            layer.attention.places: lambda p: recorded.update(places=p),
         }
     ):
         _, state = layer(x, None, layer.initial_state(2, Memory(values), like=x))
-    assert torch.equal(seen["places"].argmax(-1), seen["weights"].argmax(-1))
+    assert torch.equal(recorded["places"].argmax(-1), recorded["weights"].argmax(-1))
     assert find_draws(state) is None
 
 
-def test_draws_come_from_the_seed():
+def test_samples_are_determined_by_the_seed():
     layer = randomise(Writer("fed"))
     x, memory, targets = randn(4, 6, 2), Memory(randn(4, PLACES, 3, seed=1)), torch.zeros(4, 6, dtype=torch.long)
-    found = []
+    outputs = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        found.append(layer(x, memory, targets)[0])
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+        outputs.append(layer(x, memory, targets)[0])
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
 
 
-def test_padded_targets_count_for_nothing():
+def test_padded_targets_are_ignored():
     reinforce = Reinforce(VOCABULARY).double()
     draws, log_probs = Draws(-randn(2, 4).abs(), randn(2, 4, seed=1).abs()), -randn(2, 4, seed=2).abs()
     mask = torch.arange(4) < torch.tensor([4, 2])[:, None]
@@ -210,7 +210,7 @@ def test_padded_targets_count_for_nothing():
         assert int(term.count) == 6
 
 
-def test_the_baseline_is_read_before_it_moves_a_tenth_of_the_way():
+def test_the_baseline_is_used_before_it_moves_by_a_tenth():
     reinforce = Reinforce(VOCABULARY).double()
     start = float(reinforce.baseline)
     assert start == pytest.approx(-torch.tensor(float(VOCABULARY)).log().item())
@@ -219,12 +219,12 @@ def test_the_baseline_is_read_before_it_moves_a_tenth_of_the_way():
     terms = reinforce(draws, log_probs)
     assert float(terms["policy"].sum) == pytest.approx(
         -3 * (-3.0 - start)
-    )  # two targets from the first draw on, one from the second
+    )  # two targets follow the first draw, one the second
     assert float(reinforce.baseline) == pytest.approx(0.9 * start - 0.3)
     assert "baseline" in reinforce.state_dict()
 
 
-def test_rows_that_took_their_mean_move_no_baseline_and_the_weights_are_the_terms():
+def test_rows_that_used_their_mean_do_not_move_the_baseline():
     reinforce = Reinforce(VOCABULARY, policy_weight=0.3, entropy_weight=0.2).double()
     start = float(reinforce.baseline)
     log_probs = torch.tensor([[-3.0, -5.0], [-0.1, -0.2]], dtype=torch.float64)

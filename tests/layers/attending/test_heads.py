@@ -1,4 +1,4 @@
-"""What is left of a body without some of its heads is what the whole body gives with those heads silenced."""
+"""A body with some heads removed gives the same output as the whole body with those heads silenced."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def built(family, settings, kept=None):
 
 
 def silenced(body, kept):
-    """The whole body with every other head's weights 0, by the taps alone."""
+    """Set the weights of all other heads to 0 in the whole body, through its taps."""
     off = [
         name
         for layer in attending_layers(body)
@@ -52,7 +52,7 @@ def silenced(body, kept):
 
 @pytest.mark.parametrize("heads", KEPT)
 @pytest.mark.parametrize("name", BODIES)
-def test_without_heads_a_body_gives_what_it_gives_with_them_silenced(name, heads):
+def test_removing_heads_equals_silencing_them(name, heads):
     whole, cut = built(*BODIES[name]), built(*BODIES[name], KEPT[heads])
     tokens, mask = torch.randint(0, 11, (2, 5)), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
     with silenced(whole, KEPT[heads]):
@@ -63,20 +63,20 @@ def test_without_heads_a_body_gives_what_it_gives_with_them_silenced(name, heads
 
 @pytest.mark.parametrize("capacity", [None, 8])
 @pytest.mark.parametrize("name", [name for name in BODIES if name != "bert"])
-def test_without_heads_a_body_reads_step_by_step_what_it_reads_at_once(name, capacity):
+def test_a_pruned_body_reads_step_by_step_as_at_once(name, capacity):
     cut = built(*BODIES[name], KEPT["none in a layer"])
     tokens = torch.randint(0, 11, (2, 5))
     with torch.no_grad():
-        state, found = cut.initial_state(2, capacity=capacity), []
+        state, rows = cut.initial_state(2, capacity=capacity), []
         for place in range(5):
             y, state = cut(tokens[:, place : place + 1], None, state)
-            found.append(y)
-        torch.testing.assert_close(torch.cat(found, 1), cut(tokens)[0])
+            rows.append(y)
+        torch.testing.assert_close(torch.cat(rows, 1), cut(tokens)[0])
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("score", ["scaled", "additive"])
-def test_an_encoder_decoder_loses_heads_of_every_kind(score, beams):
+def test_heads_of_every_kind_can_be_removed_from_an_encoder_decoder(score, beams):
     kept = {"1": [2], "2": [], "decoder.1": [1, 4], "decoder.2": [3], "cross.1": [], "cross.2": [2, 3]}
     whole, cut = built("transformer", {"score": score}), built("transformer", {"score": score}, kept)
     source, target = torch.randint(0, 11, (2, 4)), torch.randint(0, 11, (2 * beams, 3))
@@ -85,13 +85,13 @@ def test_an_encoder_decoder_loses_heads_of_every_kind(score, beams):
     torch.testing.assert_close(cut(target, None, cut.initial_state(2 * beams, cut.encode(source)))[0], expected)
 
 
-def test_heads_that_are_left_learn():
+def test_remaining_heads_are_trained():
     cut = built("llama", {"num_kv_heads": 2}, KEPT["some"])
     cut(torch.randint(0, 11, (2, 5)))[0].square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in cut.layers.parameters())
 
 
-def test_a_mixed_stack_counts_the_layers_that_attend():
+def test_a_mixed_stack_numbers_its_attending_layers():
     settings = {
         "layers": ["lstm", {"name": "attention", "num_heads": 2}, "feedforward", {"name": "attention", "num_heads": 4}]
     }
@@ -108,12 +108,12 @@ def test_a_mixed_stack_counts_the_layers_that_attend():
         ({"1": [2, 2]}, "each once"),
     ],
 )
-def test_heads_that_a_layer_has_not_are_refused(kept, sentence):
+def test_unknown_heads_are_rejected(kept, sentence):
     with pytest.raises(UserError, match=sentence):
         built("gpt", {}, kept)
 
 
-def test_nothing_named_keeps_all():
+def test_naming_no_layer_keeps_all_heads():
     body = built("gpt", {})
     before = [p.shape for p in body.parameters()]
     keep_heads(body, {})

@@ -73,12 +73,12 @@ def test_a_scaling_of_factor_1_changes_nothing_within_the_original_length():
         ),
     ],
 )
-def test_scalings_that_cannot_be_are_told_in_a_sentence(scaling, sentence):
+def test_invalid_scalings_are_rejected_with_a_sentence(scaling, sentence):
     with pytest.raises(UserError, match=sentence):
         Rotary(8, 1, 8, scaling=scaling)
 
 
-def test_the_correction_of_yarn_needs_waves_of_several_lengths():
+def test_the_correction_of_yarn_needs_several_wavelengths():
     with pytest.raises(
         UserError, match="rotary scaling 'yarn' needs a rotary base above 1, not 1; set one such as 10000"
     ):

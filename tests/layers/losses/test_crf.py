@@ -15,8 +15,8 @@ BIOES = ["O", "B-X", "I-X", "E-X", "S-X"]
 
 
 def enumerated(crf, emissions):
-    """Every allowed sequence of one row with its score, a tag at a time; best first."""
-    found = []
+    """All allowed sequences of one row with their scores, best first."""
+    sequences = []
     for tags in product(range(crf.num_tags), repeat=len(emissions)):
         score = sum(float(emissions[t, tag]) for t, tag in enumerate(tags))
         allowed = True
@@ -27,15 +27,15 @@ def enumerated(crf, emissions):
             score += float(crf.transitions[a, b])
             allowed = allowed and bool(crf.allowed_between[a, b])
         if allowed:
-            found.append((score, tags))
-    return sorted(found, reverse=True)
+            sequences.append((score, tags))
+    return sorted(sequences, reverse=True)
 
 
 def log_sum_exp(values):
     return max(values) + math.log(sum(math.exp(value - max(values)) for value in values))
 
 
-def drawn(num_tags, allowed=None):
+def random_crf(num_tags, allowed=None):
     return randomise(CRF(num_tags, allowed=allowed)).requires_grad_(False)
 
 
@@ -43,8 +43,8 @@ SIZES = [(1, 1, False), (2, 1, False), (3, 4, False), (2, 6, False), (5, 1, True
 
 
 @pytest.mark.parametrize(("num_tags", "length", "constrained"), SIZES)
-def test_everything_equals_enumeration(num_tags, length, constrained):
-    crf = drawn(num_tags, allowed_transitions(BIOES, "bioes") if constrained else None)
+def test_all_results_equal_enumeration(num_tags, length, constrained):
+    crf = random_crf(num_tags, allowed_transitions(BIOES, "bioes") if constrained else None)
     emissions = randn(1, length, num_tags, seed=3)
     every = enumerated(crf, emissions[0])
     log_z = log_sum_exp([score for score, _ in every])
@@ -67,19 +67,19 @@ def test_everything_equals_enumeration(num_tags, length, constrained):
 
 @pytest.mark.parametrize(("num_tags", "length", "constrained"), SIZES)
 def test_the_k_best_are_the_first_k_of_all(num_tags, length, constrained):
-    crf = drawn(num_tags, allowed_transitions(BIOES, "bioes") if constrained else None)
+    crf = random_crf(num_tags, allowed_transitions(BIOES, "bioes") if constrained else None)
     emissions = randn(1, length, num_tags, seed=4)
     every = enumerated(crf, emissions[0])
-    found = crf.k_best(emissions, k=7)
+    best = crf.k_best(emissions, k=7)
     for place, (score, path) in enumerate(every[:7]):
-        assert tuple(found.tags[0, place].tolist()) == path
-        torch.testing.assert_close(float(found.scores[0, place]), score, rtol=1e-12, atol=1e-12)
-    assert bool((found.scores[0, len(every) :] < -1e29).all())
+        assert tuple(best.tags[0, place].tolist()) == path
+        torch.testing.assert_close(float(best.scores[0, place]), score, rtol=1e-12, atol=1e-12)
+    assert bool((best.scores[0, len(every) :] < -1e29).all())
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.booleans())
-def test_a_row_of_a_batch_is_the_row_alone(lengths, garbage):
-    crf = drawn(4)
+def test_a_row_of_a_batch_equals_the_row_alone(lengths, garbage):
+    crf = random_crf(4)
     emissions, tags = (
         randn(len(lengths), 5, 4),
         torch.randint(4, (len(lengths), 5), generator=torch.Generator().manual_seed(0)),
@@ -105,7 +105,7 @@ def test_a_row_of_a_batch_is_the_row_alone(lengths, garbage):
 
 
 def test_an_empty_row_has_one_sequence_of_score_0():
-    crf = drawn(3).requires_grad_()
+    crf = random_crf(3).requires_grad_()
     for emissions, mask in ((randn(2, 0, 3), None), (randn(2, 4, 3), torch.zeros(2, 4, dtype=torch.bool))):
         tags = torch.zeros(emissions.shape[:2], dtype=torch.long)
         assert crf.log_partition(emissions, mask).tolist() == [0, 0]
@@ -117,16 +117,16 @@ def test_an_empty_row_has_one_sequence_of_score_0():
     assert not crf.transitions.grad.any()
 
 
-def test_packed_documents_are_sequences_of_their_own():
-    crf = drawn(3)
+def test_packed_documents_are_separate_sequences():
+    crf = random_crf(3)
     emissions, tags = randn(1, 7, 3), torch.tensor([[0, 2, 1, 1, 0, 2, 2]])
     documents = torch.tensor([[1, 1, 2, 3, 3, 3, 0]])
     parts = [slice(0, 2), slice(2, 3), slice(3, 6)]
     likelihoods = torch.stack([crf.log_likelihood(emissions[:, part], tags[:, part]) for part in parts])
     torch.testing.assert_close(crf.log_likelihood(emissions, tags, documents), likelihoods.sum(0))
-    found, score = crf.viterbi(emissions, documents)
+    packed_tags, score = crf.viterbi(emissions, documents)
     alone = [crf.viterbi(emissions[:, part]) for part in parts]
-    assert found[0, :6].tolist() == [tag for tags, _ in alone for tag in tags[0].tolist()]
+    assert packed_tags[0, :6].tolist() == [tag for tags, _ in alone for tag in tags[0].tolist()]
     torch.testing.assert_close(score, sum(score for _, score in alone))
     torch.testing.assert_close(
         crf.marginals(emissions, documents)[:, :6], torch.cat([crf.marginals(emissions[:, part]) for part in parts], 1)
@@ -134,8 +134,8 @@ def test_packed_documents_are_sequences_of_their_own():
 
 
 @pytest.mark.parametrize("allowed", [None, allowed_transitions(["O", "B-X", "I-X"], "iob2")])
-def test_gradients_are_the_slopes(allowed):
-    crf = drawn(3, allowed).requires_grad_()
+def test_gradients_equal_finite_differences(allowed):
+    crf = random_crf(3, allowed).requires_grad_()
     emissions = randn(3, 4, 3).requires_grad_()
     tags, mask = (
         torch.tensor([[0, 1, 2, 2], [1, 2, 0, 0], [0, 0, 0, 0]]),
@@ -151,7 +151,7 @@ def test_gradients_are_the_slopes(allowed):
 
 
 def test_marginals_are_the_gradient_of_the_partition_function():
-    crf, emissions = drawn(4), randn(2, 5, 4).requires_grad_()
+    crf, emissions = random_crf(4), randn(2, 5, 4).requires_grad_()
     mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     (gradient,) = torch.autograd.grad(crf.log_partition(emissions, mask).sum(), emissions)
     torch.testing.assert_close(crf.marginals(emissions, mask), gradient)
@@ -176,24 +176,24 @@ def test_three_words_of_viterbi_by_hand():
 
 @pytest.mark.parametrize("scheme", ["iob1", "iob2", "bioes"])
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_nothing_forbidden_is_ever_found(scheme, length):
+def test_forbidden_sequences_are_never_returned(scheme, length):
     tags = ["O"] + [f"{prefix}-{label}" for prefix in ("BIES" if scheme == "bioes" else "BI") for label in "XY"]
-    crf = drawn(len(tags), allowed_transitions(tags, scheme))
+    crf = random_crf(len(tags), allowed_transitions(tags, scheme))
     emissions = 10 * randn(50, length, len(tags))
     emissions[..., tags.index("O")] -= 20
-    found, scores = crf.float().viterbi(emissions.float())
-    for row in found.tolist():
+    best_tags, scores = crf.float().viterbi(emissions.float())
+    for row in best_tags.tolist():
         assert find_tag_fault([tags[tag] for tag in row], scheme) is None
-    assert bool(crf.allows(found).all()) and bool((scores > -1e6).all())
+    assert bool(crf.allows(best_tags).all()) and bool((scores > -1e6).all())
 
 
 def test_forbidden_tags_have_no_probability_and_finite_gradients():
     tags = ["O", "B-X", "I-X"]
     crf = CRF(3, allowed=allowed_transitions(tags, "iob2"))
     emissions = torch.zeros(2, 2, 3, requires_grad=True)
-    given = torch.tensor([[0, 2], [0, 1]])
-    assert crf.allows(given).tolist() == [False, True]
-    likelihood = crf.log_likelihood(emissions, given)
+    forbidden = torch.tensor([[0, 2], [0, 1]])
+    assert crf.allows(forbidden).tolist() == [False, True]
+    likelihood = crf.log_likelihood(emissions, forbidden)
     assert likelihood[0].exp() == 0
     # O O, O B, B O, B B, B I
     torch.testing.assert_close(likelihood[1], torch.tensor(-math.log(5)))
@@ -203,17 +203,17 @@ def test_forbidden_tags_have_no_probability_and_finite_gradients():
     assert crf.marginals(emissions.detach())[:, 0, 2].tolist() == [0, 0]
 
 
-def test_where_nothing_is_allowed_the_fewest_forbidden_steps_are_taken():
+def test_if_no_sequence_is_allowed_the_fewest_forbidden_steps_are_taken():
     crf = CRF(2, allowed=allowed_transitions(["B-X", "E-X"], "bioes"))
     tags, score = crf.viterbi(
         torch.tensor([[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]])
-    )  # emissions say E E E, which has four
+    )  # emissions prefer E E E, which has four
     assert float(score) == pytest.approx(-1e30)
     assert tags.tolist() in ([[0, 1, 1]], [[0, 0, 1]], [[0, 1, 0]])
 
 
-def test_transitions_alone_learn_a_sequence_by_heart():
-    """Tags go round, O B I O B I, and the words say nothing."""
+def test_transitions_alone_can_memorise_a_sequence():
+    """Tags repeat as O B I O B I, and the words carry no information."""
     crf, tags, emissions = CRF(3), torch.tensor([[0, 1, 2, 0, 1, 2]]), torch.zeros(1, 6, 3)
     before = crf(emissions, tags).item()
     assert before == pytest.approx(6 * math.log(3), rel=1e-5)
@@ -232,7 +232,7 @@ def test_half_precision_is_computed_in_float32():
     torch.testing.assert_close(crf.log_partition(emissions), crf.log_partition(emissions.float()))
 
 
-def test_a_table_or_emissions_of_other_tags_are_refused():
+def test_tables_and_emissions_of_other_tags_are_rejected():
     with pytest.raises(UserError, match=r"allowed.between \(1, 1\) must be \(3, 3\), for 3 tags"):
         CRF(3, allowed=Transitions(((True,),), (True,), (True,)))
     with pytest.raises(UserError, match=r"emissions \(2, 4, 5\) must be \(batch, length, 3\)"):
@@ -243,7 +243,7 @@ def test_a_table_or_emissions_of_other_tags_are_refused():
         CRF(0)
 
 
-def test_the_table_is_no_part_of_what_is_saved():
+def test_the_table_of_allowed_transitions_is_not_saved():
     assert set(CRF(2, allowed=allowed_transitions([OUTSIDE, "B-X"], "iob2")).state_dict()) == {
         "transitions",
         "start",

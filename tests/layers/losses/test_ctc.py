@@ -34,7 +34,7 @@ def row(labels: list[int]) -> Tensor:
 
 
 @every_case
-def test_the_equation_is_the_sum_over_all_paths(length: int, symbols: int, blank: int, labels: list[int]) -> None:
+def test_the_equation_equals_the_sum_over_all_paths(length: int, symbols: int, blank: int, labels: list[int]) -> None:
     ctc = CTC(blank)
 
     def reference(_: dict[str, np.ndarray], logits: np.ndarray) -> np.ndarray:
@@ -49,10 +49,12 @@ def test_the_equation_is_the_sum_over_all_paths(length: int, symbols: int, blank
     assert_agrees(ctc, call, reference, logits, entries=6)  # the kernel's values and gradients
 
 
-def test_the_probabilities_of_all_labellings_add_up_to_one() -> None:
+def test_the_probabilities_of_all_labellings_sum_to_one() -> None:
     logits = randn(1, 4, 3, seed=9)
-    found = [float(CTC().log_likelihood(logits, row(list(labels)))) for labels in labellings(logits[0].numpy(), 0)]
-    assert sum(map(math.exp, found)) == pytest.approx(1.0, abs=1e-12)
+    log_likelihoods = [
+        float(CTC().log_likelihood(logits, row(list(labels)))) for labels in labellings(logits[0].numpy(), 0)
+    ]
+    assert sum(map(math.exp, log_likelihoods)) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_a_labelling_worked_by_hand() -> None:
@@ -75,29 +77,31 @@ def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
 
 
 @given(st.composite(batches)())
-def test_the_kernel_is_the_equation_in_values_and_gradients(case: tuple[Tensor, Tensor, Tensor, Tensor, int]) -> None:
+def test_the_kernel_equals_the_equation_in_values_and_gradients(
+    case: tuple[Tensor, Tensor, Tensor, Tensor, int],
+) -> None:
     logits, targets, mask, target_mask, blank = case
     ctc, logits = CTC(blank), logits.requires_grad_()
     weights = torch.linspace(1, 2, len(logits), dtype=torch.float64)
-    found = []
+    results = []
     for only in (False, True):
         with only_equations() if only else torch.enable_grad():
             log_probs = ctc.log_likelihood(logits, targets, mask, target_mask)
             weighted = (log_probs * weights)[log_probs > -torch.inf].sum() + 0 * logits.sum()
-            found.append(
+            results.append(
                 (
                     log_probs.detach(),
                     ctc(logits, targets, mask, target_mask).detach(),
                     *torch.autograd.grad(weighted, logits),
                 )
             )
-    for kernel, equation in zip(*found, strict=True):
+    for kernel, equation in zip(*results, strict=True):
         torch.testing.assert_close(kernel, equation, rtol=1e-9, atol=1e-10)
-    assert torch.equal(found[0][0] > -torch.inf, fits(mask.sum(1), targets, target_mask))
+    assert torch.equal(results[0][0] > -torch.inf, fits(mask.sum(1), targets, target_mask))
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_a_padded_row_costs_what_it_costs_alone_and_padding_has_no_gradient(watched: bool) -> None:
+def test_a_padded_row_costs_the_same_as_alone_and_padding_has_no_gradient(watched: bool) -> None:
     ctc, lengths, labels = CTC(), [7, 4, 5], [[1, 2, 2], [3], [2, 1]]
     logits = randn(3, 7, 4, seed=3).requires_grad_()
     targets, target_mask = torch.full((3, 3), 99), torch.tensor([[len(each) > i for i in range(3)] for each in labels])
@@ -115,7 +119,7 @@ def test_a_padded_row_costs_what_it_costs_alone_and_padding_has_no_gradient(watc
     assert not gradient[~mask].any() and gradient[mask].any(-1).all()
 
 
-def test_what_does_not_fit_is_told_by_lengths_alone_and_costs_nothing() -> None:
+def test_targets_that_do_not_fit_are_detected_by_length_and_cost_nothing() -> None:
     targets = torch.tensor([[1, 1, 2], [1, 2, 1], [1, 1, 1]])
     assert least_frames(targets).tolist() == [4, 3, 5]
     assert least_frames(targets, torch.tensor([[True] * 3, [True] * 3, [True, False, False]])).tolist() == [4, 3, 1]
@@ -132,50 +136,50 @@ def test_what_does_not_fit_is_told_by_lengths_alone_and_costs_nothing() -> None:
         assert gradient.isfinite().all() and not gradient[0].any() and not gradient[2].any() and gradient[1].any()
 
 
-def test_no_frames_can_tell_no_labels() -> None:
+def test_without_frames_only_the_empty_labelling_is_possible() -> None:
     for only in (False, True):
         with only_equations() if only else torch.enable_grad():
-            found = CTC().log_likelihood(
+            log_likelihood = CTC().log_likelihood(
                 torch.zeros(2, 0, 3), torch.tensor([[1], [2]]), None, torch.tensor([[False], [True]])
             )
-        assert found.tolist() == [0.0, -math.inf]
+        assert log_likelihood.tolist() == [0.0, -math.inf]
 
 
-def test_the_loss_is_counted_in_float32_where_logits_are_halves() -> None:
+def test_the_loss_is_computed_in_float32_for_half_precision_logits() -> None:
     logits = randn(2, 60, 5, seed=1)
     targets = torch.tensor([[1, 2, 3], [3, 3, 1]])
     exact = CTC()(logits.bfloat16().double(), targets)
-    found = CTC()(logits.bfloat16(), targets)
-    assert found.dtype == torch.float32
-    assert float(found) == pytest.approx(float(exact), rel=1e-5)
+    loss = CTC()(logits.bfloat16(), targets)
+    assert loss.dtype == torch.float32
+    assert float(loss) == pytest.approx(float(exact), rel=1e-5)
 
 
 @every_case
 def test_an_alignment_is_the_most_probable_path(length: int, symbols: int, blank: int, labels: list[int]) -> None:
     logits = randn(1, length, symbols, seed=length + 20)
     probability, path = max(paths(logits[0].numpy(), blank)[tuple(labels)])
-    found = CTC(blank).align(logits, row(labels))
-    assert float(found.log_probs[0]) == pytest.approx(math.log(probability))
-    told = [labels[number] if number >= 0 else blank for number in found.labels[0].tolist()]
-    assert tuple(told) == path
+    alignment = CTC(blank).align(logits, row(labels))
+    assert float(alignment.log_probs[0]) == pytest.approx(math.log(probability))
+    best_path = [labels[number] if number >= 0 else blank for number in alignment.labels[0].tolist()]
+    assert tuple(best_path) == path
     for number in range(len(labels)):
-        frames = [t for t, which in enumerate(found.labels[0].tolist()) if which == number]
-        assert frames == list(range(int(found.starts[0, number]), int(found.ends[0, number])))
+        frames = [t for t, which in enumerate(alignment.labels[0].tolist()) if which == number]
+        assert frames == list(range(int(alignment.starts[0, number]), int(alignment.ends[0, number])))
 
 
 @every_case
-def test_posteriors_are_the_share_of_paths_in_which_a_frame_belongs_to_a_label(
+def test_posteriors_are_the_probability_of_paths_through_a_label_at_a_frame(
     length: int, symbols: int, blank: int, labels: list[int]
 ) -> None:
     logits = randn(1, length, symbols, seed=length + 40)
-    found = CTC(blank).posteriors(logits, row(labels))[0].numpy()
-    np.testing.assert_allclose(found, posteriors(logits[0].numpy(), tuple(labels), blank), atol=1e-12)
+    actual = CTC(blank).posteriors(logits, row(labels))[0].numpy()
+    np.testing.assert_allclose(actual, posteriors(logits[0].numpy(), tuple(labels), blank), atol=1e-12)
 
 
 def test_posteriors_of_padding_and_of_labels_that_do_not_fit_are_zero() -> None:
     logits, mask = randn(2, 4, 3), torch.tensor([[True, True, False, False], [True] * 4])
-    found = CTC(0).posteriors(logits, torch.tensor([[1, 1], [1, 2]]), mask)
-    assert not found[0].any() and bool((found[1].sum(1) >= 1).all())
+    probabilities = CTC(0).posteriors(logits, torch.tensor([[1, 1], [1, 2]]), mask)
+    assert not probabilities[0].any() and bool((probabilities[1].sum(1) >= 1).all())
     alone = CTC(0).posteriors(logits[:1, :2], torch.tensor([[1, 2]]))
     padded = CTC(0).posteriors(logits[:1], torch.tensor([[1, 2]]), mask[:1])
     torch.testing.assert_close(padded[..., :2], alone)
@@ -183,25 +187,25 @@ def test_posteriors_of_padding_and_of_labels_that_do_not_fit_are_zero() -> None:
 
 
 @given(st.composite(batches)())
-def test_padded_alignments_are_those_of_rows_alone(case: tuple[Tensor, Tensor, Tensor, Tensor, int]) -> None:
+def test_padded_alignments_equal_those_of_single_rows(case: tuple[Tensor, Tensor, Tensor, Tensor, int]) -> None:
     logits, targets, mask, target_mask, blank = case
-    found = CTC(blank).align(logits, targets, mask, target_mask)
+    padded = CTC(blank).align(logits, targets, mask, target_mask)
     possible = fits(mask.sum(1), targets, target_mask)
     for number in range(len(logits)):
         length, labels = int(mask[number].sum()), int(target_mask[number].sum())
-        assert (found.labels[number, length:] == -1).all() and not found.ends[number, labels:].any()
+        assert (padded.labels[number, length:] == -1).all() and not padded.ends[number, labels:].any()
         if not possible[number]:
-            assert float(found.log_probs[number]) == -math.inf and not found.ends[number].any()
+            assert float(padded.log_probs[number]) == -math.inf and not padded.ends[number].any()
             continue
         alone = CTC(blank).align(logits[number : number + 1, :length], targets[number : number + 1, :labels])
-        assert torch.equal(alone.labels[0], found.labels[number, :length])
-        assert torch.equal(alone.starts[0], found.starts[number, :labels]) and torch.equal(
-            alone.ends[0], found.ends[number, :labels]
+        assert torch.equal(alone.labels[0], padded.labels[number, :length])
+        assert torch.equal(alone.starts[0], padded.starts[number, :labels]) and torch.equal(
+            alone.ends[0], padded.ends[number, :labels]
         )
         assert (alone.ends[0] > alone.starts[0]).all() and (alone.ends[0, :-1] <= alone.starts[0, 1:]).all()
 
 
-def test_what_is_no_target_is_refused() -> None:
+def test_invalid_targets_are_rejected() -> None:
     with pytest.raises(UserError, match=r"a target is 0; labels are 0 to 2 without the blank \(0\)"):
         CTC()(randn(1, 4, 3), row([1, 0]))
     with pytest.raises(UserError, match=r"a target is 3; labels are 0 to 2 without the blank \(0\)"):

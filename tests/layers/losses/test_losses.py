@@ -17,7 +17,7 @@ from tests.references.agreement import randn
     masked=st.booleans(),
     training=st.booleans(),
 )
-def test_the_kernel_is_the_equation(batch, length, vocabulary, smoothing, masked, training):
+def test_the_kernel_equals_the_equation(batch, length, vocabulary, smoothing, masked, training):
     hidden, weight, bias = (
         randn(batch, length, 3).requires_grad_(),
         randn(vocabulary, 3, seed=1).requires_grad_(),
@@ -28,26 +28,26 @@ def test_the_kernel_is_the_equation(batch, length, vocabulary, smoothing, masked
     loss = CrossEntropy(smoothing).train(training)
     fused = loss(hidden, weight, bias, targets, real)
     with only_equations():
-        written = loss(hidden, weight, bias, targets, real)
-    for ours, theirs in zip(fused, written, strict=True):
+        equation = loss(hidden, weight, bias, targets, real)
+    for ours, theirs in zip(fused, equation, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
     for ours, theirs in zip(
         torch.autograd.grad(fused.loss, (hidden, weight)),
-        torch.autograd.grad(written.loss, (hidden, weight)),
+        torch.autograd.grad(equation.loss, (hidden, weight)),
         strict=True,
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
-def test_smoothing_rests_in_evaluation():
+def test_smoothing_is_off_in_evaluation():
     hidden, weight, targets = randn(4, 3), randn(5, 3, seed=1), torch.tensor([0, 1, 4, 2])
     loss = CrossEntropy(0.3)
     assert loss(hidden, weight, None, targets).loss > loss.eval()(hidden, weight, None, targets).loss
     torch.testing.assert_close(loss(hidden, weight, None, targets), CrossEntropy()(hidden, weight, None, targets))
 
 
-def test_a_smoothed_loss_is_least_where_the_prediction_is_the_smoothed_target():
-    """With logits log q the gradient vanishes; nothing else does that."""
+def test_a_smoothed_loss_is_minimal_at_the_smoothed_target():
+    """The gradient vanishes only for the logits log q."""
     q = torch.tensor([0.1 / 4, 0.9 + 0.1 / 4, 0.1 / 4, 0.1 / 4], dtype=torch.float64)
     bias = q.log().requires_grad_()
     loss = CrossEntropy(0.1)(
@@ -58,7 +58,7 @@ def test_a_smoothed_loss_is_least_where_the_prediction_is_the_smoothed_target():
 
 
 @pytest.mark.parametrize("backend", quickly(["eager", "aot_eager"], "eager"))
-def test_compiled_it_is_one_graph_with_the_same_gradients(backend):
+def test_the_compiled_loss_is_one_graph_with_the_same_gradients(backend):
     torch._dynamo.reset()
     hidden, weight, targets = (
         randn(2, 3, 4).requires_grad_(),
@@ -69,15 +69,15 @@ def test_compiled_it_is_one_graph_with_the_same_gradients(backend):
     ours = torch.compile(loss, backend=backend, fullgraph=True)(hidden, weight, None, targets)
     theirs = loss(hidden, weight, None, targets)
     torch.testing.assert_close(ours.loss, theirs.loss)
-    for found, expected in zip(
+    for actual, expected in zip(
         torch.autograd.grad(ours.loss, (hidden, weight)),
         torch.autograd.grad(theirs.loss, (hidden, weight)),
         strict=True,
     ):
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(actual, expected)
 
 
-def test_squares_and_changes_by_hand():
+def test_squared_activations_and_changes_equal_hand_computed_ones():
     hidden = torch.tensor([[[1.0, 3.0], [2.0, 5.0], [4.0, 4.0]], [[0.0, 2.0], [7.0, 7.0], [9.0, 9.0]]])
     tokens = torch.zeros(2, 3, dtype=torch.long)
     mask = torch.tensor([[True, True, True], [True, False, False]])
@@ -88,7 +88,7 @@ def test_squares_and_changes_by_hand():
     assert num_changes(None, tokens).item() == 4
 
 
-def test_a_change_of_document_is_no_change():
+def test_a_change_of_document_is_not_counted_as_a_change():
     hidden = torch.tensor([[[1.0], [2.0], [5.0], [6.0], [0.0]]])
     documents = torch.tensor([[1, 1, 2, 2, 0]])
     assert squared_changes(hidden, documents).item() == 1 + 1
@@ -102,7 +102,7 @@ def test_one_position_has_no_change():
     assert not torch.autograd.grad(squared_changes(hidden, None), hidden)[0].any()
 
 
-def test_what_stands_on_padding_gets_no_gradient():
+def test_padding_gets_no_gradient():
     hidden = torch.full((1, 3, 2), float("nan"))
     hidden[:, :2] = torch.tensor([1.0, 2.0])
     hidden.requires_grad_()
@@ -111,7 +111,7 @@ def test_what_stands_on_padding_gets_no_gradient():
     assert gradient[0].tolist() == [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]]
 
 
-def test_sums_of_short_numbers_are_long():
+def test_sums_of_half_precision_numbers_are_in_float32():
     hidden = torch.full((64, 65, 3), 0.25, dtype=torch.bfloat16)
     assert squared_activations(hidden, None).dtype == torch.float32
     assert squared_activations(hidden, None).item() == 64 * 65 / 16

@@ -1,5 +1,4 @@
-"""The norm-preserving penalty against its definition: whole Jacobians by autograd, a row and a step at a time, in
-float64."""
+"""The norm-preserving penalty against its definition: full Jacobians by autograd, for each row and step, in float64."""
 
 import math
 
@@ -27,13 +26,13 @@ def unflat(vector: Tensor, like: object) -> object:
 
 
 def error_of(y: Tensor) -> Tensor:
-    """An error at every step."""
+    """An error that depends on the output of every step."""
     return (y.sin() * randn(*y.shape, seed=9)).sum()
 
 
 def reference(cell: Cell, x: Tensor, lengths: list[int]) -> tuple[list[Tensor], list[float]]:
     """Omega's gradient by each weight, and its value for each row: mean_k (|v J| / |v| - 1)^2 with J = d f(s, u;
-    weights) / d s written out as a matrix, v = dE / ds by perturbing the state itself."""
+    weights) / d s as a full matrix, and v = dE / ds by perturbing the state itself."""
     weights = list(cell.parameters())
     gradients, values = [torch.zeros_like(weight) for weight in weights], []
     for row, length in enumerate(lengths):
@@ -45,7 +44,7 @@ def reference(cell: Cell, x: Tensor, lengths: list[int]) -> tuple[list[Tensor], 
         draws = randn(*x.shape[:2], cell.dim, seed=9)[row, :length]
 
         def error_from(vector: Tensor, start: int, states=states, inputs=inputs, draws=draws, length=length) -> Tensor:  # type: ignore[no-untyped-def]
-            """E of what is left from the state after step `start` on, that step's own output included."""
+            """The part of E that depends on the state after step `start`, including that step's own output."""
             state = unflat(vector[None], states[0])
             total = (leaves(state)[0][0].sin() * draws[start]).sum()
             for t in range(start + 1, length):
@@ -68,63 +67,63 @@ def reference(cell: Cell, x: Tensor, lengths: list[int]) -> tuple[list[Tensor], 
         omega = sum(omegas) / max(len(omegas), 1) if omegas else torch.zeros(())
         values.append(omega.item())
         if omegas:
-            found = torch.autograd.grad(omega, weights, allow_unused=True)
-            gradients = [total if new is None else total + new for total, new in zip(gradients, found, strict=True)]
+            slopes = torch.autograd.grad(omega, weights, allow_unused=True)
+            gradients = [total if new is None else total + new for total, new in zip(gradients, slopes, strict=True)]
     return gradients, values
 
 
 @pytest.mark.parametrize("name", CELLS)
 @pytest.mark.parametrize("padded", [False, True])
-def test_the_penalty_and_its_gradient_are_those_of_whole_jacobians(name: str, padded: bool) -> None:
+def test_the_penalty_and_its_gradient_equal_those_of_full_jacobians(name: str, padded: bool) -> None:
     cell = randomise(CELLS[name](2, 3))
     layer, x = Recurrent(cell), randn(3, 5, 2)
     lengths = [5, 3, 1] if padded else [5, 5, 5]
     mask = torch.arange(5) < torch.tensor(lengths)[:, None] if padded else None
-    seen: list[Steps] = []
-    with seeing_steps(seen):
+    steps_seen: list[Steps] = []
+    with seeing_steps(steps_seen):
         y, _ = layer(x, mask)
     y = y if mask is None else y.masked_fill(~mask[..., None], 0.0)
-    omega = penalty_of_rows(error_of(y), seen)
+    omega = penalty_of_rows(error_of(y), steps_seen)
     gradients, values = reference(cell, x, lengths)
     torch.testing.assert_close(omega, torch.tensor(values, dtype=torch.float64))
-    found = torch.autograd.grad(omega.sum(), list(cell.parameters()), allow_unused=True)
-    for each, expected in zip(found, gradients, strict=True):
+    actual = torch.autograd.grad(omega.sum(), list(cell.parameters()), allow_unused=True)
+    for each, expected in zip(actual, gradients, strict=True):
         torch.testing.assert_close(torch.zeros_like(expected) if each is None else each, expected)
 
 
 def test_one_step_of_an_elman_cell_by_hand() -> None:
-    """Omega = (|u (1 - h_2^2)| - 1)^2 for one unit, whatever the error."""
+    """Omega = (|u (1 - h_2^2)| - 1)^2 for one unit, for any error."""
     cell = Elman(1, 1).double()
     with torch.no_grad():
         cell.input_weight.fill_(0.5)
         cell.hidden_weight.fill_(1.7)
         cell.bias.fill_(0.0)
-    seen: list[Steps] = []
-    with seeing_steps(seen):
+    steps_seen: list[Steps] = []
+    with seeing_steps(steps_seen):
         y, _ = Recurrent(cell)(torch.tensor([[[1.0], [2.0]]], dtype=torch.float64))
-    omega = penalty_of_rows(3 * y.sum(), seen)
+    omega = penalty_of_rows(3 * y.sum(), steps_seen)
     second = math.tanh(1.0 + 1.7 * math.tanh(0.5))
     assert omega.item() == pytest.approx((1.7 * (1 - second**2) - 1) ** 2)
 
 
-def test_inputs_get_no_gradient_from_the_penalty_and_outputs_are_as_without_it() -> None:
+def test_the_penalty_gives_inputs_no_gradient_and_changes_no_output() -> None:
     layer, x = Recurrent(randomise(CELLS["lstm"](2, 3))), randn(2, 4, 2).requires_grad_()
-    seen: list[Steps] = []
-    with seeing_steps(seen):
+    steps_seen: list[Steps] = []
+    with seeing_steps(steps_seen):
         y, state = layer(x)
     plain, plain_state = layer(x)
     torch.testing.assert_close(y, plain)
     torch.testing.assert_close(state.cell.cell, plain_state.cell.cell)
     assert isinstance(state.cell, LSTMState)
-    assert torch.autograd.grad(penalty_of_rows(error_of(y), seen).sum(), x, allow_unused=True) == (None,)
+    assert torch.autograd.grad(penalty_of_rows(error_of(y), steps_seen).sum(), x, allow_unused=True) == (None,)
 
 
-def test_documents_do_not_go_on_from_each_other() -> None:
+def test_documents_do_not_continue_each_other() -> None:
     layer, x = Recurrent(randomise(CELLS["gru"](2, 3))), randn(1, 6, 2)
-    seen: list[Steps] = []
-    with seeing_steps(seen):
+    steps_seen: list[Steps] = []
+    with seeing_steps(steps_seen):
         y, _ = layer(x, torch.tensor([[1, 1, 1, 2, 2, 2]]))
-    together = penalty_of_rows(error_of(y), seen).item()
+    together = penalty_of_rows(error_of(y), steps_seen).item()
     apart = []
     for part in (slice(0, 3), slice(3, 6)):
         each: list[Steps] = []
@@ -134,20 +133,21 @@ def test_documents_do_not_go_on_from_each_other() -> None:
     assert together == pytest.approx(sum(apart) / 2)
 
 
-def test_both_readers_are_added_up_and_a_cell_around_attention_is_left_out() -> None:
+def test_both_readers_are_summed_and_cells_around_attention_are_skipped() -> None:
     ahead, back = (Recurrent(randomise(CELLS["lstm"](2, 3), seed)) for seed in (0, 1))
     layer: nn.Module = Bidirectional(ahead, back)
-    seen: list[Steps] = []
-    with seeing_steps(seen):
+    steps_seen: list[Steps] = []
+    with seeing_steps(steps_seen):
         y, _ = layer(randn(2, 4, 2))
-    assert len(seen) == 2 and all(steps.is_fit for steps in seen)
+    assert len(steps_seen) == 2 and all(steps.is_fit for steps in steps_seen)
     error = error_of(y)
     torch.testing.assert_close(
-        penalty_of_rows(error, seen), penalty_of_rows(error, seen[:1]) + penalty_of_rows(error, seen[1:])
+        penalty_of_rows(error, steps_seen),
+        penalty_of_rows(error, steps_seen[:1]) + penalty_of_rows(error, steps_seen[1:]),
     )
     attentive = Recurrent(AttentiveCell(2, 3, CELLS["gru"](5, 4), SCORES["general"](4, 3))).double()
     memory = Memory(randn(2, 5, 3), None, None)
-    seen = []
-    with seeing_steps(seen):
+    steps_seen = []
+    with seeing_steps(steps_seen):
         y, _ = attentive(randn(2, 4, 2), None, attentive.initial_state(2, memory, like=randn(1)))
-    assert not seen[0].is_fit and penalty_of_rows(y.sum(), seen).sum().item() == 0.0
+    assert not steps_seen[0].is_fit and penalty_of_rows(y.sum(), steps_seen).sum().item() == 0.0

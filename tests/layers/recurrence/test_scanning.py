@@ -1,4 +1,4 @@
-"""What is scanned is what the loop gives. How cells are scanned is tried with whole programs, in tests/interop."""
+"""Scanning gives the same result as the loop. Scanned cells are tested with whole programs, in tests/interop."""
 
 import torch
 
@@ -7,7 +7,7 @@ from clew.layers.losses.crf import CRF
 from clew.layers.recurrence.scanning import scan_viterbi
 
 
-def test_scanned_tags_are_those_of_the_loop() -> None:
+def test_scanned_tags_equal_those_of_the_loop() -> None:
     torch.manual_seed(0)
     crf = CRF(5, allowed=allowed_transitions(["B-A", "E-A", "I-A", "O", "S-A"], "bioes")).requires_grad_(False)
     for scores in (crf.transitions, crf.start, crf.end):
@@ -16,6 +16,6 @@ def test_scanned_tags_are_those_of_the_loop() -> None:
     mask = torch.arange(6) < torch.tensor([[6], [3], [1], [0]])
     best, score = crf.viterbi(emissions, mask)
     chain = crf.chain(emissions, mask)
-    tags, found = scan_viterbi(chain.emissions, chain.real, chain.transitions, chain.start, chain.end)
+    tags, scanned = scan_viterbi(chain.emissions, chain.real, chain.transitions, chain.start, chain.end)
     assert torch.equal(tags.masked_fill(~mask, 0), best)
-    torch.testing.assert_close(found[:3], score[:3])
+    torch.testing.assert_close(scanned[:3], score[:3])

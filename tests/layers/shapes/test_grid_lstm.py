@@ -30,7 +30,7 @@ def test_a_layer_over_ragged_grids_equals_its_paper_in_values_and_gradients(name
 
 
 @every_layer
-def test_the_equation_and_the_paper_agree_without_padding_too(name):
+def test_the_equation_and_the_paper_also_agree_without_padding(name):
     layer = randomise(GRID_LAYERS[name](2, 3, directions=4))
 
     def reference(p, x):
@@ -42,8 +42,7 @@ def test_the_equation_and_the_paper_agree_without_padding_too(name):
 
 @pytest.mark.parametrize("column", [False, True])
 def test_a_grid_of_one_row_or_column_is_an_lstm(column):
-    """The same values and gradients from the parameters that such a grid uses: one forget gate, and h of one
-    neighbour."""
+    """The same values and gradients from the parameters that such a grid uses: one forget gate, one neighbour's h."""
     layer, cell = randomise(GridLSTM(2, 3)), randomise(LSTM(2, 3))
     parts, side = ([0, 1, 3, 4], slice(0, 3)) if column else ([0, 2, 3, 4], slice(3, 6))
     own = layer.cells["top_left"]
@@ -54,10 +53,10 @@ def test_a_grid_of_one_row_or_column_is_an_lstm(column):
         cell.bias.copy_(own.bias[rows])
     x, weights = randn(2, 6, 2), randn(2, 6, 3, seed=1)
     expected = Recurrent(cell)(x)[0]
-    found = layer(x.unsqueeze(2 if column else 1))[0].squeeze(2 if column else 1)
-    torch.testing.assert_close(found, expected)
+    actual = layer(x.unsqueeze(2 if column else 1))[0].squeeze(2 if column else 1)
+    torch.testing.assert_close(actual, expected)
     (expected * weights).sum().backward()
-    (found * weights).sum().backward()
+    (actual * weights).sum().backward()
     torch.testing.assert_close(own.input_weight.grad[rows], cell.input_weight.grad)
     torch.testing.assert_close(own.hidden_weight.grad[rows, side], cell.hidden_weight.grad)
     torch.testing.assert_close(own.bias.grad[rows], cell.bias.grad)
@@ -69,13 +68,13 @@ def test_readers_from_other_corners_read_the_flipped_grid():
         cell.load_state_dict(layer.cells["top_left"].state_dict())
     x = randn(1, 3, 4, 2)
     axes = {"top_left": (), "bottom_right": (1, 2), "top_right": (2,), "bottom_left": (1,)}
-    for corner, found in zip(CORNERS, layer(x)[0].chunk(4, -1), strict=True):
-        torch.testing.assert_close(found, layer(x.flip(axes[corner]))[0][..., :3].flip(axes[corner]))
+    for corner, actual in zip(CORNERS, layer(x)[0].chunk(4, -1), strict=True):
+        torch.testing.assert_close(actual, layer(x.flip(axes[corner]))[0][..., :3].flip(axes[corner]))
 
 
 @every_layer
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_nothing_on_padding_reaches_a_value_or_a_gradient(name, value):
+def test_padding_affects_no_value_and_no_gradient(name, value):
     layer = GRID_LAYERS[name](2, 3, directions=4)
     x = torch.where(MASK[..., None], randn(4, 3, 4, 2).float(), value).requires_grad_()
     hidden = layer(x, MASK)[0]
@@ -85,7 +84,7 @@ def test_nothing_on_padding_reaches_a_value_or_a_gradient(name, value):
 
 
 @every_layer
-def test_nothing_to_read_gives_nothing(name):
+def test_empty_inputs_give_empty_outputs(name):
     layer = GRID_LAYERS[name](2, 3, directions=2)
     for shape in ((0, 2, 3), (2, 0, 3), (2, 3, 0)):
         assert layer(torch.zeros(*shape, 2), torch.ones(shape, dtype=torch.bool))[0].shape == (*shape, 6)
@@ -97,26 +96,26 @@ def test_nothing_to_read_gives_nothing(name):
 def test_half_precision_runs(name):
     layer = GRID_LAYERS[name](2, 3, directions=2)
     with torch.autocast("cpu", torch.bfloat16):
-        found = layer(torch.randn(4, 3, 4, 2), MASK)[0]
-    found.float().sum().backward()
+        hidden = layer(torch.randn(4, 3, 4, 2), MASK)[0]
+    hidden.float().sum().backward()
     assert all(p.grad.isfinite().all() for p in layer.parameters())
 
 
-def test_only_an_unwatched_grid_lstm_takes_its_kernel():
+def test_a_recorded_grid_lstm_does_not_use_its_kernel():
     layer = GridLSTM(2, 3)
     assert choose(layer.kernel, layer) is not None and GridGRU.kernel is None
     with watching({layer.cells["top_left"].gates.output: lambda x: None}):
         assert choose(layer.kernel, layer) is None
 
 
-def test_taps_show_what_the_equation_says_in_reading_order_from_every_corner():
+def test_taps_equal_the_equation_in_reading_order_from_every_corner():
     layer = randomise(GridLSTM(2, 3, directions=4)).requires_grad_(False)
-    with clew.record(layer, "*") as seen:
+    with clew.record(layer, "*") as recorded:
         hidden = layer(randn(4, 3, 4, 2), MASK)[0]
     places = {"top_left": (1, 1), "bottom_right": (-1, -1), "top_right": (1, -1), "bottom_left": (-1, 1)}
     for number, (corner, (down, right)) in enumerate(places.items()):
         i, f_up, f_left, candidate, o, c, h = (
-            seen[f"cells.{corner}.{place}"]
+            recorded[f"cells.{corner}.{place}"]
             for place in (
                 "gates.input",
                 "gates.forget_up",
@@ -134,37 +133,38 @@ def test_taps_show_what_the_equation_says_in_reading_order_from_every_corner():
                 for x in range(width):
                     above = c[row, y - down, x] if 0 <= y - down < height else torch.zeros(3).double()
                     left = c[row, y, x - right] if 0 <= x - right < width else torch.zeros(3).double()
-                    here = (row, y, x)
+                    position = (row, y, x)
                     torch.testing.assert_close(
-                        c[here], i[here] * candidate[here] + f_up[here] * above + f_left[here] * left
+                        c[position],
+                        i[position] * candidate[position] + f_up[position] * above + f_left[position] * left,
                     )
         assert not f_up[~MASK].any() and not c[~MASK].any()
 
 
 def test_updates_of_a_grid_gru_sum_to_one():
     layer = randomise(GridGRU(2, 3))
-    with clew.record(layer, "*.gates.update") as seen:
+    with clew.record(layer, "*.gates.update") as recorded:
         layer(randn(2, 3, 4, 2))
-    update = seen["*.gates.update"].unflatten(-1, (4, 3))
+    update = recorded["*.gates.update"].unflatten(-1, (4, 3))
     torch.testing.assert_close(update.sum(-2), torch.ones(2, 3, 4, 3).double())
     assert bool((update > 0).all())
 
 
 @pytest.mark.parametrize("directions", [1, 4])
-def test_forget_gates_that_are_closed_leave_every_cell_what_it_writes(directions):
+def test_with_closed_forget_gates_a_cell_has_only_its_candidate(directions):
     layer = randomise(GridLSTM(2, 3, directions=directions))
-    with clew.intervene(layer, {"*.gates.forget_*": torch.zeros_like}), clew.record(layer, "*") as seen:
+    with clew.intervene(layer, {"*.gates.forget_*": torch.zeros_like}), clew.record(layer, "*") as recorded:
         layer(randn(4, 3, 4, 2), MASK)
     for corner in layer.cells:
         path = f"cells.{corner}."
         torch.testing.assert_close(
-            seen[path + "cell_state"], seen[path + "gates.input"] * seen[path + "gates.candidate"]
+            recorded[path + "cell_state"], recorded[path + "gates.input"] * recorded[path + "gates.candidate"]
         )
 
 
-def test_what_is_kept_and_never_written_stays_zero_and_what_is_written_once_is_kept():
-    """Worked by hand: i = 1 in the corner alone, f_up = 1, f_left = 0: the first column holds what was written, the
-    rest has nothing."""
+def test_unwritten_cells_stay_zero_and_a_value_written_once_is_kept():
+    """With i = 1 only in the corner, f_up = 1 and f_left = 0, the first column keeps the written value, and the rest
+    stays zero."""
     layer = GridLSTM(1, 1).double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -180,21 +180,21 @@ def test_what_is_kept_and_never_written_stays_zero_and_what_is_written_once_is_k
     torch.testing.assert_close(hidden, expected)
 
 
-def test_blocks_join_squares_of_cells_row_by_row_with_zeros_outside():
+def test_blocks_concatenate_squares_of_cells_row_by_row_with_zero_padding():
     blocks = randomise(GridBlocks(1, 2, block=2)).requires_grad_(False)
     x = torch.arange(1.0, 7.0).double().view(1, 2, 3, 1)
-    found, mask = blocks(x)
+    joined, mask = blocks(x)
     squares = torch.tensor([[1.0, 2.0, 4.0, 5.0], [3.0, 0.0, 6.0, 0.0]]).double()
-    assert mask is None and found.shape == (1, 1, 2, 2)
-    torch.testing.assert_close(found[0, 0], torch.tanh(squares @ blocks.map.weight.mT + blocks.map.bias))
+    assert mask is None and joined.shape == (1, 1, 2, 2)
+    torch.testing.assert_close(joined[0, 0], torch.tanh(squares @ blocks.map.weight.mT + blocks.map.bias))
     wider = torch.full((1, 4, 4, 1), 9.0).double()
     wider[:, :2, :3] = x
     padded, mask = blocks(wider, rectangles([(2, 3)], 4, 4))
     assert mask.tolist() == [[[True, True], [False, False]]]
-    torch.testing.assert_close(padded[:, :1], found)
+    torch.testing.assert_close(padded[:, :1], joined)
 
 
-def test_mistakes_have_their_sentences():
+def test_invalid_settings_and_inputs_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError, match=r"directions \(3\) must be 1, 2 or 4: the number of corners that a grid is read from"
     ):
@@ -224,7 +224,7 @@ def test_mistakes_have_their_sentences():
             layer(x, mask)
 
 
-def test_every_tap_of_every_layer_has_a_name_that_tells_its_corner():
+def test_every_tap_of_every_layer_is_named_by_its_corner():
     for build in GRID_LAYERS.values():
         taps = [path for path, part in build(2, 3, directions=4).named_modules() if isinstance(part, Tap)]
         assert {path.split(".")[1] for path in taps} == set(CORNERS)

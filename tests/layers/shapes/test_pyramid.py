@@ -15,7 +15,7 @@ def bilstm(input_dim: int, dim: int) -> Bidirectional:
     return Bidirectional(Recurrent(LSTM(input_dim, dim)), Recurrent(LSTM(input_dim, dim)))
 
 
-def test_a_pyramidal_bilstm_agrees_with_its_equation_and_the_gradients_of_it():
+def test_a_pyramidal_bilstm_equals_its_equation_in_values_and_gradients():
     layer = randomise(Halved(bilstm(6, 2)))
 
     def reference(parameters: dict, x: np.ndarray) -> np.ndarray:
@@ -29,7 +29,7 @@ def test_a_pyramidal_bilstm_agrees_with_its_equation_and_the_gradients_of_it():
         assert_agrees(layer, lambda x: layer(x)[0], reference, randn(2, length, 3))
 
 
-def test_rows_of_a_pyramid_are_the_same_alone_and_beside_longer_ones():
+def test_rows_of_a_pyramid_are_the_same_alone_and_in_a_padded_batch():
     stack = randomise(Stack([bilstm(3, 2), Halved(bilstm(8, 2)), Halved(bilstm(8, 2))]))
     lengths = [9, 4, 1, 7]
     x, mask = randn(4, 9, 3), torch.arange(9) < torch.tensor(lengths)[:, None]
@@ -48,9 +48,9 @@ def test_a_pyramid_refuses_a_state():
         Halved(bilstm(2, 1))(torch.zeros(1, 2, 1), None, ())
 
 
-def test_weights_of_halved_places_are_shared_by_those_that_they_stand_for():
-    found = shared_out(torch.tensor([[0.5, 0.3, 0.2]]), 5)
-    torch.testing.assert_close(found, torch.tensor([[0.25, 0.25, 0.15, 0.15, 0.2]]))
+def test_weights_of_halved_positions_are_spread_over_the_original_ones():
+    shared = shared_out(torch.tensor([[0.5, 0.3, 0.2]]), 5)
+    torch.testing.assert_close(shared, torch.tensor([[0.25, 0.25, 0.15, 0.15, 0.2]]))
     assert at_every_place(torch.tensor([1, 2]), 7).tolist() == [1, 1, 1, 1, 2, 2, 2]
     assert at_every_place(torch.tensor([1, 2, 3]), 3).tolist() == [1, 2, 3]
     with pytest.raises(UserError, match="9 places cannot have been halved to 4"):

@@ -1,4 +1,4 @@
-"""The residual network is its equations, written pixel by pixel, for each picture of a ragged batch as if it were
+"""The residual network equals its equations, pixel by pixel, and reads each picture of a ragged batch as if it were
 alone."""
 
 import numpy as np
@@ -25,7 +25,7 @@ def test_a_residual_network_equals_its_paper_in_values_and_gradients(stem_stride
     )
 
 
-def test_blocks_of_one_width_hand_their_input_on() -> None:
+def test_blocks_of_one_width_add_their_input_unchanged() -> None:
     network = randomise(ResNet(1, widths=(2,), blocks=2, groups=1))
     assert {name.split(".")[2] for name, _ in network.blocks.named_parameters("blocks")} == {
         *("first", "first_norm", "second", "second_norm")
@@ -41,7 +41,7 @@ def test_blocks_of_one_width_hand_their_input_on() -> None:
 
 @pytest.mark.parametrize(("stem_stride", "stages"), [(1, 1), (1, 3), (2, 2)])
 def test_each_picture_of_a_ragged_batch_is_read_as_if_alone(stem_stride: int, stages: int) -> None:
-    """Values and gradients; what stands in the padding does not matter."""
+    """In values and gradients, whatever the padding contains."""
     network = randomise(ResNet(2, widths=(2, 4, 4)[:stages], blocks=1, stem_stride=stem_stride, groups=2))
     parameters = {name: parameter.detach().numpy() for name, parameter in network.named_parameters()}
     pixels = 5 * randn(3, 4, 5, 2)
@@ -50,18 +50,18 @@ def test_each_picture_of_a_ragged_batch_is_read_as_if_alone(stem_stride: int, st
     for row, (height, width) in enumerate(SIZES.tolist()):
         picture = pixels[row, :height, :width]
         rows, columns = network.grid_sizes(SIZES[row : row + 1])[0].tolist()
-        found = together[row, :rows, :columns]
-        wanted = references.resnet(parameters, picture.numpy(), stages, 1, stem_stride, 2)
-        np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-9, atol=1e-9)
+        actual = together[row, :rows, :columns]
+        expected = references.resnet(parameters, picture.numpy(), stages, 1, stem_stride, 2)
+        np.testing.assert_allclose(actual.detach().numpy(), expected, rtol=1e-9, atol=1e-9)
         assert not together[row, rows:].any() and not together[row, :, columns:].any()
-        weights = randn(*found.shape, seed=row)
-        losses.append(((found * weights).sum(), (network(picture[None])[0] * weights).sum()))
+        weights = randn(*actual.shape, seed=row)
+        losses.append(((actual * weights).sum(), (network(picture[None])[0] * weights).sum()))
     padded, alone = (torch.autograd.grad(sum(side), list(network.parameters())) for side in zip(*losses, strict=True))  # type: ignore[arg-type]
     for one, other in zip(padded, alone, strict=True):
         torch.testing.assert_close(one, other)
 
 
-def test_a_masked_norm_is_torchs_over_the_real_pixels() -> None:
+def test_a_masked_norm_equals_torch_over_the_real_pixels() -> None:
     norm = randomise(PictureNorm(6, 3))
     x = randn(2, 6, 4, 5)
     real = torch.ones(2, 1, 4, 5, dtype=torch.bool)
@@ -70,7 +70,7 @@ def test_a_masked_norm_is_torchs_over_the_real_pixels() -> None:
     torch.testing.assert_close(norm(x, real)[1, :, :2], norm(x[1:, :, :2])[0])
 
 
-def test_a_vector_stands_for_the_pixels_that_the_cell_says() -> None:
+def test_a_vector_represents_the_pixels_of_a_cell() -> None:
     network = ResNet(3, widths=(8, 16, 24), blocks=1, stem_stride=2)
     assert network.cell == (8, 8) and network.width == 24
     sizes = torch.tensor([[64, 48], [17, 1]])
@@ -78,7 +78,7 @@ def test_a_vector_stands_for_the_pixels_that_the_cell_says() -> None:
     assert network(torch.zeros(1, 17, 33, 3)).shape == (1, 3, 5, 24)
 
 
-def test_a_network_starts_with_signals_of_one_size() -> None:
+def test_a_network_is_initialised_to_keep_the_scale_of_signals() -> None:
     torch.manual_seed(0)
     network = ResNet(3, widths=(16, 32, 64), blocks=2)
     grid = network(torch.randn(4, 32, 32, 3))
@@ -93,7 +93,7 @@ def test_impossible_widths_are_refused() -> None:
 
 
 def norm_places(p: dict, x: np.ndarray) -> np.ndarray:
-    """Every pixel's channels (batch, channels, height, width) by themselves."""
+    """Normalise the channels of every pixel, (batch, channels, height, width)."""
     y = np.zeros_like(x)
     for row in range(x.shape[0]):
         for down in range(x.shape[2]):
@@ -108,20 +108,20 @@ def norm_places(p: dict, x: np.ndarray) -> np.ndarray:
     return y
 
 
-def test_a_norm_of_places_is_that_of_each_pixels_channels() -> None:
+def test_a_place_norm_normalises_each_pixels_channels() -> None:
     norm = randomise(PlaceNorm(4))
     assert_agrees(norm, norm, norm_places, randn(2, 4, 2, 3))
 
 
-def test_with_a_norm_of_places_nothing_far_away_reaches_a_place() -> None:
+def test_with_a_place_norm_distant_pixels_do_not_affect_a_place() -> None:
     for kind, is_far in (("place", False), ("picture", True)):
         network = randomise(ResNet(1, widths=(4, 4), blocks=1, stem_stride=2, groups=2, norm=kind)).eval()
-        picture, other = randn(1, 64, 64, 1), randn(1, 64, 64, 1, seed=1)
-        other[:, :40] = picture[:, :40]  # the last rows are others
+        picture, changed = randn(1, 64, 64, 1), randn(1, 64, 64, 1, seed=1)
+        changed[:, :40] = picture[:, :40]  # only the last rows differ
         with torch.no_grad():
-            assert bool((network(picture)[:, 0] != network(other)[:, 0]).any()) == is_far
+            assert bool((network(picture)[:, 0] != network(changed)[:, 0]).any()) == is_far
 
 
-def test_a_norm_that_is_not_there_is_refused() -> None:
+def test_an_unknown_norm_is_rejected() -> None:
     with pytest.raises(UserError, match="unknown norm of a picture 'places'; did you mean 'place'"):
         ResNet(3, norm="places")
