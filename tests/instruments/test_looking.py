@@ -46,7 +46,7 @@ def test_names_in_one_string_are_split_at_commas():
 def test_an_unknown_instrument_is_rejected_with_the_nearest_name():
     with pytest.raises(UserError, match="unknown instrument 'surprise'; did you mean 'surprisal'?"):
         clew.look(small_run("lstm"), "surprise")
-    with pytest.raises(UserError, match="no run to look at"):
+    with pytest.raises(UserError, match="there is no run to look at; pass at least one to 'surprisal'"):
         clew.look([], "surprisal")
     for assignments, sentence in (
         (["top"], "an option is name=value, such as layer=2, not 'top'"),

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from clew.core.errors import UserError
 from clew.core.files import write_text
@@ -165,6 +167,16 @@ def test_truncated_weights_are_rejected(run: Path) -> None:
     path = run / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(UserError, match="run/model.safetensors cannot be read as safetensors: .*; copy the run again"):
+        load_run(run)
+
+
+def test_changed_weights_are_rejected(run: Path) -> None:
+    path = run / "model.safetensors"
+    with safe_open(path, "pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, path, metadata=metadata)
+    message = "run/model.safetensors is damaged: its content has changed since it was written; copy it again, or resume"
+    with pytest.raises(UserError, match=message):
         load_run(run)
 
 
