@@ -376,6 +376,18 @@ def test_invalid_tasks_are_rejected_with_a_sentence() -> None:
     task.check_length(task.encode([Pair("a b c", "A B C")])[0], "here:9")
 
 
+def test_one_table_of_embeddings_needs_the_same_tokens_on_both_sides() -> None:
+    task = sequence_task("luong", joint=True, shared_embeddings=True)
+    words = task.source.tokens
+    other = train_word([" ".join(word.upper() + word for word in words if word.isalpha())])
+    assert SequenceToSequence(task.body, task.source, task.target).body.shares_embeddings
+    message = (
+        "shared embeddings need one vocabulary for both sides; set text.joint=true or model.shared_embeddings=false"
+    )
+    with pytest.raises(UserError, match=message):
+        SequenceToSequence(task.body, other, task.target)
+
+
 def test_the_longest_sequence_is_limited_by_positions_and_settings() -> None:
     assert sequence_task("luong", config=SequenceConfig(longest=9)).longest == 9
     assert sequence_task("convolutional").longest == 32
