@@ -46,7 +46,7 @@ def page(
 
 def legend_entry(number: int, group: Curves) -> str:
     count = f"{len(group.runs)} runs" if len(group.runs) != 1 else "1 run"
-    line = Stroke([(1, 5), (33, 5)], f"mean line-{number % len(COLOURS)}", dash=dash_of(number))
+    line = Stroke([(1, 5), (33, 5)], f"line-{number % len(COLOURS)}", dash=dash_of(number))
     swatch = f'<svg width="34" height="10" aria-hidden="true">{line.svg("")}</svg>'
     text = f'<span class="name">{markup(group.name)} <span class="count">{count}</span></span>'
     return f'<li><button type="button" aria-pressed="true" data-group="{number}">{swatch}{text}</button></li>'

@@ -125,7 +125,7 @@ def test_curves_are_drawn_to_a_file(clew: Clew, name: str) -> None:
             and "9 runs in 3 groups" in text
             and "nats per character" in text
         )
-        assert text.count('class="run"') == 2 * 9 and text.count('class="mean"') == 2 * 3
+        assert text.count('class="run ') == 2 * 9 and text.count('class="mean ') == 2 * 3
 
 
 @pytest.mark.usefixtures("cells")
