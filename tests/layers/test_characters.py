@@ -58,7 +58,10 @@ def test_letters_are_not_dropped_in_evaluation():
 @pytest.mark.parametrize(
     ("part", "sentence"),
     [
-        ({"name": "cnn", "widths": [3, 4], "filters": [5]}, "one number of filters per width"),
+        (
+            {"name": "cnn", "widths": [3, 4], "filters": [5]},
+            "one number of filters per width, all at least 1, and highways from 0 to 100; not widths=",
+        ),
         ({"name": "cnn", "widths": []}, "one number of filters per width"),
         ({"name": "cnn", "widths": [0]}, "all at least 1"),
         ({"name": "cnn", "widths": [1, 2, 3, 4, 5, 6]}, "all at least 1"),

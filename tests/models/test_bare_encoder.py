@@ -110,6 +110,7 @@ def test_settings_that_a_bare_encoder_lacks_are_rejected() -> None:
         build("bare", encoder_layers=2)
     with pytest.raises(
         UserError,
-        match=r"model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none",
+        match=r"model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none"
+        "; use dense",
     ):
         build("bare", bridge="copy")

@@ -72,7 +72,9 @@ def test_a_convolutional_model_has_its_number_of_parameters_by_formula():
 
 def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
-        UserError, match="rotary positions act inside self-attention, and a convolutional model has none; take learned"
+        UserError,
+        match="rotary positions act inside self-attention, and a convolutional model has none"
+        "; use learned, sinusoidal or none",
     ):
         build("convolutional", position="rotary")
     with pytest.raises(UserError, match=r"width \(4\) must be at least 1, and odd unless the convolution is causal"):

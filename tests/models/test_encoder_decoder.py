@@ -269,7 +269,8 @@ def test_shared_embeddings_are_one_table_saved_once(way):
     shared = {"shared_embeddings": True}
     with pytest.raises(
         UserError,
-        match="shared embeddings need one vocabulary, but the source has 9 tokens and the target 8; train one",
+        match="shared embeddings need one vocabulary, but the source has 9 tokens and the target 8; train one"
+        " tokenizer on both, or set model.shared_embeddings=false",
     ):
         build(way, **shared)
     body = build(way, vocabulary=SOURCE_VOCABULARY, **shared)

@@ -215,7 +215,8 @@ def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(ValidationError, match=r"unknown layer 'cross_atention'; did you mean 'cross_attention'\?"):
         TransformerConfig(decoder_layers=["cross_atention"])
     with pytest.raises(
-        UserError, match="model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder"
+        UserError,
+        match="model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder; add one",
     ):
         build("transformer", decoder_layers=["attention", "feedforward"])
     with pytest.raises(
