@@ -1,5 +1,5 @@
-"""Small models to decode with: a table, a recurrent net, an attention cache written in place, and a translator with
-memory."""
+"""Small models for decoding: a table, a recurrent network, attention with a cache written in place, and a translator
+with a memory."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from clew.decoding.ranking import Coverage
 
 
 class Transition:
-    """p(next | last token, how many were read) from a table (depths, vocabulary, vocabulary); the last depth goes on
-    for ever."""
+    """p(next | last token, number of tokens read) from a table (depths, vocabulary, vocabulary); the last depth is used
+    for all later tokens."""
 
     def __init__(self, probs: list):
         table = torch.tensor(probs, dtype=torch.float64)
@@ -30,8 +30,8 @@ class Transition:
 
 
 class LookingTransition(Transition):
-    """A table that looks at a source: having read a token, it looks at place i of sentence s as much as weights[s,
-    token, i] says. Of a source that is shorter than the longest, places from its length on are padding."""
+    """A table that attends to a source: after reading a token, its attention on place i of sentence s is
+    weights[s, token, i]. In a source shorter than the longest, places from its length on are padding."""
 
     def __init__(self, probs: list, weights: list, lengths: list[int]):
         super().__init__(probs)
@@ -50,7 +50,7 @@ class LookingTransition(Transition):
 
 
 class Recurrent:
-    """h_t = tanh(E[token] + P[position] + U h_{t-1} + memory), p = softmax(W h_t); there are only `positions`
+    """h_t = tanh(E[token] + P[position] + U h_{t-1} + memory), p = softmax(W h_t), with at most `positions`
     positions."""
 
     def __init__(self, vocabulary: int, seed: int, dim: int = 5, positions: int = 64):
@@ -112,14 +112,14 @@ class Attending:
             key = self.embedding[tokens[:, t]]
             state.keys[real, state.count[real]] = key[real]
             state.count.add_(real)
-            seen = torch.arange(state.keys.shape[1]) < state.count[:, None]
-            weights = (state.keys @ key[..., None])[..., 0].masked_fill(~seen, -1e9).softmax(-1)
+            visible = torch.arange(state.keys.shape[1]) < state.count[:, None]
+            weights = (state.keys @ key[..., None])[..., 0].masked_fill(~visible, -1e9).softmax(-1)
             log_probs.append(((weights[:, None] @ state.keys)[:, 0] @ self.output).log_softmax(-1))
         return torch.stack(log_probs, 1), state
 
 
 class Translator(Recurrent):
-    """A recurrent net that also reads its sentence's memory, one row a sentence, whatever the number of beams."""
+    """A recurrent network that also reads its sentence's memory, with one row per sentence for any number of beams."""
 
     def __init__(self, vocabulary: int, seed: int, sources: Tensor):
         super().__init__(vocabulary, seed, dim=sources.shape[1])
@@ -138,14 +138,14 @@ class Translator(Recurrent):
 
 
 def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Tokens and mask of rows of different lengths; padding is a token like any other, so that reading it would
-    show."""
+    """Tokens and mask of rows of different lengths; padding is an ordinary token, so that reading it would change the
+    result."""
     length = max(map(len, rows))
     tokens = torch.tensor([row + [1] * (length - len(row)) for row in rows])
     return tokens, torch.tensor([[t < len(row) for t in range(length)] for row in rows])
 
 
 def probs_after(stepper, row: list[int]) -> list[float]:
-    """p(next | row), the row read in one call."""
+    """p(next | row), with the row read in one call."""
     log_probs, _ = stepper(torch.tensor([row]), None, stepper.initial_state(1, len(row)))
     return log_probs[0, -1].exp().tolist()

@@ -1,4 +1,4 @@
-"""Rows that join and leave a running batch write what they would write alone."""
+"""Rows that join and leave a running batch generate the same as alone."""
 
 import random
 from collections.abc import Iterator
@@ -42,13 +42,13 @@ CHOICES = [
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
+def graphs_forgotten() -> Iterator[None]:
     yield
     forget_graphs()
 
 
 def body_stepper(name: str) -> tuple[Stepper, int | None]:
-    """A small model whose distributions are far from flat, and how many positions it tells apart."""
+    """A small model whose distributions are far from uniform, and its number of positions."""
     torch.manual_seed(3)
     family, options = BODIES[name]
     body = MODELS[family].build(MODELS[family].config(**options), Tokens(VOCABULARY))
@@ -59,7 +59,7 @@ def body_stepper(name: str) -> tuple[Stepper, int | None]:
 
 
 class Headless:
-    """A body whose vectors are read off as log-probabilities by a fixed matrix."""
+    """A body whose vectors become log-probabilities through a fixed matrix."""
 
     def __init__(self, body):
         self.body = body.eval()
@@ -77,41 +77,41 @@ class Headless:
         return (hidden @ self.output.T).log_softmax(-1), state
 
 
-def alone(stepper: Stepper, wanted: Wanted, limit: int | None) -> Sequences:
-    choice = wanted.choice
-    if limit is not None and len(wanted.prompt) + wanted.max_new > limit:
+def alone(stepper: Stepper, request: Wanted, limit: int | None) -> Sequences:
+    choice = request.choice
+    if limit is not None and len(request.prompt) + request.max_new > limit:
         stepper = Sliding(stepper, limit, limit // 2)
     banned = () if choice.banned is None else (choice.banned,)
     stepper = with_filters(
         stepper, temperature=choice.temperature, top_k=choice.top_k, top_p=choice.top_p, banned=banned
     )
-    prompt, end = torch.tensor([list(wanted.prompt)]), list(wanted.ends)
+    prompt, end = torch.tensor([list(request.prompt)]), list(request.ends)
     if choice.is_greedy:
-        return greedy_sequences(stepper, prompt, max_new=wanted.max_new, end=end)
+        return greedy_sequences(stepper, prompt, max_new=request.max_new, end=end)
     return sample_sequences(
-        stepper, prompt, max_new=wanted.max_new, end=end, seed=wanted.seed, row_numbers=[wanted.number]
+        stepper, prompt, max_new=request.max_new, end=end, seed=request.seed, row_numbers=[request.number]
     )
 
 
-def drawn(count: int, seed: int = 0) -> list[Wanted]:
-    """Rows that are unlike each other; every third begins like others."""
+def random_requests(count: int, seed: int = 0) -> list[Wanted]:
+    """Requests that differ from each other; every third has a shared prefix."""
     rnd = random.Random(seed)
     shared = [rnd.randrange(VOCABULARY) for _ in range(40)]
-    found = []
+    requests = []
     for number in range(count):
         length = rnd.randint(1, 40)
         prompt = shared[:length] if number % 3 == 0 else [rnd.randrange(VOCABULARY) for _ in range(length)]
         ends = (7,) if number % 2 else ()
-        found.append(
+        requests.append(
             Wanted(
                 prompt, rnd.choice([1, 5, 20, 40]), ends, CHOICES[number % len(CHOICES)], seed=number % 4, number=number
             )
         )
-    return found
+    return requests
 
 
 class One(NamedTuple):
-    """A token that a row has written."""
+    """A token that a row has generated."""
 
     row: Row
     token: int
@@ -123,81 +123,81 @@ class One(NamedTuple):
 
 
 def advanced(batch: Continuous) -> list[One]:
-    """What is written until the batch is looked at, token by token."""
-    found = []
+    """The tokens generated until the batch's results are read."""
+    tokens_written = []
     for row, tokens, log_probs, plain, alternatives, ended, error in batch.advance():
         for place, token in enumerate(tokens):
-            others = alternatives[place] if alternatives else []
-            found.append(
+            candidates = alternatives[place] if alternatives else []
+            tokens_written.append(
                 One(
                     row,
                     token,
                     log_probs[place],
                     plain[place],
-                    others,
+                    candidates,
                     ended if place == len(tokens) - 1 else None,
                     None,
                 )
             )
         if error is not None:
-            found.append(One(row, -1, 0.0, 0.0, [], ended, error))
-    return found
+            tokens_written.append(One(row, -1, 0.0, 0.0, [], ended, error))
+    return tokens_written
 
 
 def written_by(batch: Continuous, coming: list[Wanted], seed: int = 0, most: int = 3) -> list[list[One]]:
-    """What each row writes, a few joining at a time."""
-    rnd, rows, found = random.Random(seed), list[Row](), dict[Row, list[One]]()
+    """The tokens of each row, with a few rows joining at a time."""
+    rnd, rows, by_row = random.Random(seed), list[Row](), dict[Row, list[One]]()
     waiting = list(coming)
     while waiting or not batch.is_idle:
         for _ in range(rnd.randint(0, most) if waiting else 0):
             if waiting:
                 rows.append(batch.join(waiting.pop(0)))
         for each in advanced(batch):
-            found.setdefault(each.row, []).append(each)
-    return [found[row] for row in rows]
+            by_row.setdefault(each.row, []).append(each)
+    return [by_row[row] for row in rows]
 
 
 @pytest.mark.parametrize("shares", [False, True], ids=["reading all", "sharing prefixes"])
 @pytest.mark.parametrize("name", BODIES)
-def test_rows_of_a_running_batch_are_what_each_is_alone(name: str, shares: bool) -> None:
+def test_rows_of_a_running_batch_equal_single_rows(name: str, shares: bool) -> None:
     stepper, limit = body_stepper(name)
-    coming = drawn(9)
+    coming = random_requests(9)
     batch = Continuous(stepper, most_rows=4, limit=limit, prefixes=Prefixes(8, 10**7) if shares else None)
-    for wanted, written in zip(coming, written_by(batch, coming), strict=True):
-        expected = alone(stepper, wanted, limit)
-        assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], wanted
+    for request, written in zip(coming, written_by(batch, coming), strict=True):
+        expected = alone(stepper, request, limit)
+        assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], request
         assert [each.log_prob for each in written] == pytest.approx(
             expected.log_probs[0].tolist()[: len(written)], abs=1e-3
         )
-        assert written[-1].ended == ("end" if written[-1].token in wanted.ends else "length")
+        assert written[-1].ended == ("end" if written[-1].token in request.ends else "length")
         assert all(each.ended is None for each in written[:-1])
     assert batch.running is None and batch.slots == []
 
 
-def test_many_rows_that_are_looked_at_every_few_steps_end_where_each_does() -> None:
+def test_many_rows_read_every_few_steps_end_where_each_does_alone() -> None:
     stepper, limit = body_stepper("gpt")
-    coming = [wanted._replace(max_new=min(wanted.max_new, 14)) for wanted in drawn(MANY + 4, seed=2)]
+    coming = [request._replace(max_new=min(request.max_new, 14)) for request in random_requests(MANY + 4, seed=2)]
     batch = Continuous(stepper, most_rows=32, limit=limit)
-    found = written_by(batch, coming, most=len(coming))
-    assert batch.steps < sum(map(len, found)) / 4
-    for wanted, written in zip(coming, found, strict=True):
-        expected = alone(stepper, wanted, limit)
-        assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], wanted
-        assert written[-1].ended == ("end" if written[-1].token in wanted.ends else "length")
+    written_rows = written_by(batch, coming, most=len(coming))
+    assert batch.steps < sum(map(len, written_rows)) / 4
+    for request, written in zip(coming, written_rows, strict=True):
+        expected = alone(stepper, request, limit)
+        assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], request
+        assert written[-1].ended == ("end" if written[-1].token in request.ends else "length")
 
 
-def test_a_step_that_is_taped_writes_the_same() -> None:
+def test_a_taped_step_generates_the_same() -> None:
     from tests.instruments.small_runs import small_run
 
     task = small_run("lstm").task
     assert isinstance(task, LanguageModel) and task.stepper().signature is not None
     coming = [Wanted([1 + number % 9, 2], 40, (), Choice(), seed=number) for number in range(4)]
     batch = Continuous(task.stepper(), most_rows=4)
-    for wanted, written in zip(coming, written_by(batch, coming, most=4), strict=True):
-        assert [each.token for each in written] == alone(task.stepper(), wanted, None).tokens[0].tolist()
+    for request, written in zip(coming, written_by(batch, coming, most=4), strict=True):
+        assert [each.token for each in written] == alone(task.stepper(), request, None).tokens[0].tolist()
 
 
-def test_prompts_that_begin_alike_are_read_once() -> None:
+def test_shared_prefixes_of_prompts_are_read_once() -> None:
     for name in ("lstm", "llama", "windowed"):
         stepper, _ = body_stepper(name)
         shared = [number % VOCABULARY for number in range(64)]
@@ -213,7 +213,7 @@ def test_prompts_that_begin_alike_are_read_once() -> None:
         assert read[True][2] - read[False][2] == 5 * 64
 
 
-def test_prefixes_hold_so_many_bytes_and_the_oldest_go_first() -> None:
+def test_prefixes_are_limited_in_bytes_and_the_oldest_are_dropped_first() -> None:
     stepper, _ = body_stepper("llama")
     prefixes = Prefixes(8, 40_000)
     batch = Continuous(stepper, prefixes=prefixes)
@@ -225,14 +225,15 @@ def test_prefixes_hold_so_many_bytes_and_the_oldest_go_first() -> None:
         slabs = {id(place.slab): place.slab for entry in entries for place in (entry.tensors, *entry.overwritten)}
         in_slabs, in_objects = sum(slab.memory.nbytes for slab in slabs.values()), len(entries) * ENTRY_BYTES
         assert prefixes.num_bytes == in_slabs + in_objects + BLOCK_BYTES * len(prefixes.places)
-    kept = [prefixes.find(prefixes.digests(prompt)) is not None for prompt in prompts]
-    assert kept == sorted(kept) and kept[-1] and not kept[0]  # the last ones, and none that came before one that went
-    oldest = prompts[kept.index(True)]
-    prefixes.find(prefixes.digests(oldest))  # taken again, it is no longer the oldest
+    is_kept = [prefixes.find(prefixes.digests(prompt)) is not None for prompt in prompts]
+    # the last ones, and none older than a dropped one
+    assert is_kept == sorted(is_kept) and is_kept[-1] and not is_kept[0]
+    oldest = prompts[is_kept.index(True)]
+    prefixes.find(prefixes.digests(oldest))  # used again, it is no longer the oldest
     written_by(batch, [Wanted([1, 2] * 17, 1)])
     assert prefixes.find(prefixes.digests(oldest)) is not None
-    written_by(Continuous(stepper, prefixes=(none := Prefixes(8, 10))), [Wanted(prompts[0], 1)])
-    assert none.num_bytes == 0 and not none.entries
+    written_by(Continuous(stepper, prefixes=(too_small := Prefixes(8, 10))), [Wanted(prompts[0], 1)])
+    assert too_small.num_bytes == 0 and not too_small.entries
 
 
 def test_a_long_row_does_not_hold_up_short_ones() -> None:
@@ -242,11 +243,11 @@ def test_a_long_row_does_not_hold_up_short_ones() -> None:
     for _ in range(3):
         batch.advance()
     short = batch.join(Wanted([2], 5))
-    found: list[One] = []
+    tokens_written: list[One] = []
     before = batch.steps
-    while not any(each.row is short and each.ended for each in found):
-        found += advanced(batch)
-    # Both slots were taken, and three long rows waited before it: it has its turn after each pair of rows had one.
+    while not any(each.row is short and each.ended for each in tokens_written):
+        tokens_written += advanced(batch)
+    # Both slots were taken, and three long rows were waiting: its turn comes after each pair of rows has had one.
     assert batch.steps - before <= 3 * (TURN + JOINS_EVERY) + 5
     assert all(row.num_new < 1000 for row in long)
     batch.close()
@@ -255,17 +256,17 @@ def test_a_long_row_does_not_hold_up_short_ones() -> None:
 def test_a_long_prompt_is_read_between_the_steps_of_others() -> None:
     stepper = Recurrent(VOCABULARY, seed=1, positions=10_000)
     batch = Continuous(stepper, most_rows=4)
-    other = batch.join(Wanted([1], 400))
+    other_row = batch.join(Wanted([1], 400))
     batch.advance()
     reading = batch.join(Wanted([3] * (20 * CHUNK), 1))
     while reading.left:
-        before, left = other.num_new, reading.left
+        before, left = other_row.num_new, reading.left
         batch.advance()
-        assert other.num_new == before + 1 and left - reading.left <= CHUNK
+        assert other_row.num_new == before + 1 and left - reading.left <= CHUNK
     batch.close()
 
 
-def test_a_row_that_leaves_is_gone_at_once_and_the_others_go_on() -> None:
+def test_a_row_that_leaves_stops_at_once_and_the_others_continue() -> None:
     stepper, _ = body_stepper("lstm")
     batch = Continuous(stepper, most_rows=4, prefixes=Prefixes(8, 10**6))
     stays, *leaving = (Wanted([number + 1], 30, seed=5) for number in range(3))
@@ -296,7 +297,7 @@ def test_rows_and_positions_of_a_batch_are_powers_of_two() -> None:
     assert seen and all(count & (count - 1) == 0 for pair in seen for count in pair), seen
 
 
-def test_a_batch_that_has_become_small_gives_back_its_room() -> None:
+def test_a_batch_that_becomes_small_releases_its_slots() -> None:
     stepper, _ = body_stepper("lstm")
     batch = Continuous(stepper, most_rows=16)
     for number in range(16):
@@ -309,23 +310,23 @@ def test_a_batch_that_has_become_small_gives_back_its_room() -> None:
     batch.close()
 
 
-def test_a_row_without_a_possible_token_ends_with_an_error_and_others_go_on() -> None:
+def test_a_row_without_a_possible_token_fails_and_others_continue() -> None:
     batch = Continuous(Transition([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 0]]), most_rows=4)
     bad, good = batch.join(Wanted([2], 5)), batch.join(Wanted([1], 5))
-    found = []
+    tokens_written = []
     while not batch.is_idle:
-        found += advanced(batch)
-    [error] = [each for each in found if each.row is bad]
+        tokens_written += advanced(batch)
+    [error] = [each for each in tokens_written if each.row is bad]
     assert error.ended == "error" and "no next token of probability above 0" in str(error.error)
-    assert [each.token for each in found if each.row is good] == [1] * 5
+    assert [each.token for each in tokens_written if each.row is good] == [1] * 5
 
 
 def test_alternatives_are_the_most_probable_tokens_of_the_model_itself() -> None:
     batch = Continuous(Transition([[0.1, 0.6, 0.3]] * 3))
     row = batch.join(Wanted([0], 2, choice=Choice(top_k=1, alternatives=2)))
     plain = batch.join(Wanted([0], 2))
-    found = [*advanced(batch), *advanced(batch)]
-    for each in found:
+    tokens_written = [*advanced(batch), *advanced(batch)]
+    for each in tokens_written:
         if each.row is row:
             assert [token for token, _ in each.alternatives] == [1, 2]
             assert [2.718281828**log_prob for _, log_prob in each.alternatives] == pytest.approx([0.6, 0.3])
@@ -339,7 +340,7 @@ def test_alternatives_are_the_most_probable_tokens_of_the_model_itself() -> None
 
 
 @pytest.mark.parametrize(
-    ("wanted", "sentence"),
+    ("invalid", "sentence"),
     [
         (Wanted([], 3), "the prompt is empty; a row needs at least one token, such as the start token"),
         (Wanted([11], 3), "the prompt has a token outside of the vocabulary, which has 11: 0 and up"),
@@ -351,9 +352,9 @@ def test_alternatives_are_the_most_probable_tokens_of_the_model_itself() -> None
         (Wanted([1], 3, choice=Choice(alternatives=21)), "alternatives (21) must be at least 0 and at most 20"),
     ],
 )
-def test_what_cannot_be_written_is_refused(wanted: Wanted, sentence: str) -> None:
+def test_invalid_requests_are_rejected(invalid: Wanted, sentence: str) -> None:
     batch = Continuous(Recurrent(VOCABULARY, seed=1), limit=8)
     with pytest.raises(UserError) as error:
-        batch.join(wanted)
+        batch.join(invalid)
     assert sentence in str(error.value)
     assert batch.is_idle

@@ -1,4 +1,4 @@
-"""Prefix beam search against all labellings there are, with and without a language model."""
+"""Prefix beam search against enumeration of all labellings, with and without a language model."""
 
 import math
 
@@ -19,7 +19,7 @@ EVERY = 10_000
 
 
 class Bigrams:
-    """log p(next | last) from a table (symbols + 1, symbols), its last row being the start."""
+    """log p(next | last) from a table (symbols + 1, symbols), whose last row is the start."""
 
     def __init__(self, symbols: int, seed: int = 0):
         self.table = 2 * randn(symbols + 1, symbols, seed=seed).log_softmax(-1).numpy()
@@ -41,13 +41,13 @@ def problem(length: int, symbols: int, seed: int) -> tuple[Tensor, dict[tuple[in
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(0, 1000))
 def test_a_full_beam_finds_every_labelling_with_its_probability(length: int, symbols: int, seed: int) -> None:
     log_probs, every = problem(length, symbols, seed)
-    (found,) = prefix_beam_search(log_probs, beams=EVERY, n_best=EVERY)
-    assert {transcript.tokens: transcript.log_prob for transcript in found} == {
+    (transcripts,) = prefix_beam_search(log_probs, beams=EVERY, n_best=EVERY)
+    assert {transcript.tokens: transcript.log_prob for transcript in transcripts} == {
         tokens: pytest.approx(log_prob, abs=1e-9) for tokens, log_prob in every.items()
     }
-    assert found[0].log_prob == pytest.approx(max(every.values()), abs=1e-9)
-    assert [transcript.score for transcript in found] == sorted(
-        (transcript.score for transcript in found), reverse=True
+    assert transcripts[0].log_prob == pytest.approx(max(every.values()), abs=1e-9)
+    assert [transcript.score for transcript in transcripts] == sorted(
+        (transcript.score for transcript in transcripts), reverse=True
     )
 
 
@@ -62,30 +62,30 @@ def test_with_a_language_model_it_finds_the_highest_weighted_score(
         ending = float(model.score(tokens)[0]) if ends else 0.0
         return every[tokens] + alpha * (model.total(tokens) + ending) + beta * len(tokens)
 
-    (found,) = prefix_beam_search(
+    (transcripts,) = prefix_beam_search(
         log_probs, beams=EVERY, n_best=3, language_model=model, alpha=alpha, beta=beta, end=0 if ends else None
     )
     best = sorted(map(weighted, every), reverse=True)[:3]
-    assert [transcript.score for transcript in found] == pytest.approx(best, abs=1e-9)
-    assert weighted(found[0].tokens) == pytest.approx(best[0], abs=1e-9)
+    assert [transcript.score for transcript in transcripts] == pytest.approx(best, abs=1e-9)
+    assert weighted(transcripts[0].tokens) == pytest.approx(best[0], abs=1e-9)
 
 
-def test_a_labelling_beats_the_best_path_where_its_paths_are_more_probable_together() -> None:
+def test_a_labelling_can_be_more_probable_than_the_best_path() -> None:
     """Of p(a) = 0.4 and p(blank) = 0.6 at two frames, the best path is two blanks (0.36), the best labelling a
     (0.64)."""
     log_probs = torch.tensor([[[0.6, 0.4], [0.6, 0.4]]], dtype=torch.float64).log()
-    (path,), ((found,),) = best_path(log_probs), prefix_beam_search(log_probs, beams=2)
+    (path,), ((transcript,),) = best_path(log_probs), prefix_beam_search(log_probs, beams=2)
     assert path.tokens == () and math.exp(path.log_prob) == pytest.approx(0.36)
-    assert found.tokens == (1,) and math.exp(found.log_prob) == pytest.approx(0.64)
+    assert transcript.tokens == (1,) and math.exp(transcript.log_prob) == pytest.approx(0.64)
 
 
 @given(st.integers(1, 6), st.integers(2, 4), st.integers(1, 6), st.integers(0, 1000))
-def test_a_narrow_beam_never_claims_more_than_a_labelling_has(length: int, symbols: int, beams: int, seed: int) -> None:
+def test_a_narrow_beam_never_overestimates_a_labelling(length: int, symbols: int, beams: int, seed: int) -> None:
     log_probs, every = problem(length, symbols, seed)
     for few in (None, 1):
-        (found,) = prefix_beam_search(log_probs, beams=beams, n_best=beams, symbols=few)
-        assert 1 <= len(found) <= beams
-        assert all(transcript.log_prob <= every[transcript.tokens] + 1e-9 for transcript in found)
+        (transcripts,) = prefix_beam_search(log_probs, beams=beams, n_best=beams, symbols=few)
+        assert 1 <= len(transcripts) <= beams
+        assert all(transcript.log_prob <= every[transcript.tokens] + 1e-9 for transcript in transcripts)
 
 
 @given(st.integers(0, 8), st.integers(2, 4), st.integers(0, 1000))
@@ -107,16 +107,16 @@ def test_padding_and_other_rows_change_nothing() -> None:
     assert together[2][0].tokens == () and together[2][0].log_prob == 0.0
 
 
-def test_kneser_ney_serves_as_the_language_model() -> None:
-    """Frames that cannot tell b from c; the text has b after a, and ends there: the blank's id is the end."""
+def test_a_kneser_ney_model_can_be_the_language_model() -> None:
+    """The frames do not distinguish b from c; the text has b after a, and ends there: the blank's id is the end."""
     model = fit_kneser_ney([[1, 2, 0]] * 20 + [[3, 0]], vocabulary=4, order=3)
     frames = torch.tensor(
         [[0.05, 0.85, 0.05, 0.05], [0.9, 0.04, 0.03, 0.03], [0.06, 0.04, 0.44, 0.46]], dtype=torch.float64
     ).log()[None]
     assert prefix_beam_search(frames, beams=8)[0][0].tokens == (1, 3)
-    found = prefix_beam_search(frames, beams=8, language_model=model, alpha=1.0, end=0)[0][0]
-    assert found.tokens == (1, 2)
-    assert found.score == pytest.approx(found.log_prob + model.log_probs([1, 2, 0]).sum())
+    best = prefix_beam_search(frames, beams=8, language_model=model, alpha=1.0, end=0)[0][0]
+    assert best.tokens == (1, 2)
+    assert best.score == pytest.approx(best.log_prob + model.log_probs([1, 2, 0]).sum())
 
 
 def test_a_prefix_is_scored_once() -> None:
@@ -127,13 +127,13 @@ def test_a_prefix_is_scored_once() -> None:
     assert len(model.asked) == len(set(model.asked)), "a model without weight is not asked"
 
 
-def test_length_bonus_makes_transcripts_longer() -> None:
+def test_a_length_bonus_makes_transcripts_longer() -> None:
     log_probs = randn(4, 12, 5, seed=2).log_softmax(-1)
     plain, more = (prefix_beam_search(log_probs, beams=16, beta=beta) for beta in (0.0, 3.0))
     assert sum(len(row[0].tokens) for row in more) > sum(len(row[0].tokens) for row in plain)
 
 
-def test_what_cannot_be_searched_is_refused() -> None:
+def test_invalid_options_are_rejected() -> None:
     log_probs = randn(1, 3, 3).log_softmax(-1)
     with pytest.raises(UserError, match=r"beams \(0\) must be at least 1"):
         prefix_beam_search(log_probs, beams=0)

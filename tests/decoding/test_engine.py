@@ -1,5 +1,5 @@
-"""Steps that are run again and again: what leaves the host, what may share a graph, and on a GPU that captured is eager
-to the token."""
+"""Repeated steps: what the host decides, which steps may share a graph, and, on a GPU, that captured steps equal eager
+ones token by token."""
 
 import gc
 import weakref
@@ -54,7 +54,7 @@ def counting(frame: Any, fed: Any) -> Any:
     return new, (frame[0], new[1])
 
 
-def test_outputs_of_several_steps_stand_side_by_side():
+def test_outputs_of_several_steps_are_concatenated():
     repeated = Eager(counting, (torch.tensor([0, 10]), torch.zeros(2)))
     before, sums = repeated.run(3, torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
     assert before.tolist() == [[0, 1, 2], [10, 11, 12]]
@@ -63,13 +63,13 @@ def test_outputs_of_several_steps_stand_side_by_side():
 
 
 @pytest.mark.parametrize("cuts", [(10,), (3, 3, 4), (1,) * 10, (4, 6)])
-def test_a_step_that_is_not_calm_is_run_as_it_was_written(cuts):
-    def written(frame: Any, fed: Any) -> Any:
+def test_a_step_that_is_not_calm_runs_as_written(cuts):
+    def as_written(frame: Any, fed: Any) -> Any:
         number = frame[0] + 1
         return (number,), (number + fed, torch.full_like(number, 1))
 
     def captured(frame: Any, fed: Any) -> Any:
-        (number,), (output, kind) = written(frame, fed)
+        (number,), (output, kind) = as_written(frame, fed)
         return (number,), (output, kind - 1)
 
     def calm(frame: Any) -> int:
@@ -77,19 +77,19 @@ def test_a_step_that_is_not_calm_is_run_as_it_was_written(cuts):
         return min((-number) % 4 for number in frame[0].tolist())  # a row at a multiple of 4 asks the host
 
     looked: list[list[int]] = []
-    repeated = Interrupted(Eager(captured, (torch.tensor([1, 3]),)), written, calm)
-    fed, found, done = 100 * torch.arange(10)[:, None].expand(10, 2), [], 0
+    repeated = Interrupted(Eager(captured, (torch.tensor([1, 3]),)), as_written, calm)
+    fed, parts_run, done = 100 * torch.arange(10)[:, None].expand(10, 2), [], 0
     for count in cuts:
-        found.append(repeated.run(count, fed[done : done + count]))
+        parts_run.append(repeated.run(count, fed[done : done + count]))
         done += count
-    outputs, kinds = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+    outputs, kinds = (torch.cat(parts, 1) for parts in zip(*parts_run, strict=True))
     assert outputs.tolist() == [[start + 101 * step + 1 for step in range(10)] for start in (1, 3)]
     assert kinds.tolist() == [[int((1 + step) % 4 == 0 or (3 + step) % 4 == 0) for step in range(10)]] * 2
     assert repeated.frame[0].tolist() == [11, 13]
     assert len(looked) <= 10, "the host looks where it does not know, and not at every step"
 
 
-def slid(task: LanguageModel, device: str) -> list[torch.Tensor]:
+def generate_sliding(task: LanguageModel, device: str) -> list[torch.Tensor]:
     torch.manual_seed(6)
     prompt, mask = (
         torch.randint(VOCABULARY, (3, 9)).to(device),
@@ -109,26 +109,26 @@ def slid(task: LanguageModel, device: str) -> list[torch.Tensor]:
 
 @on_gpu
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_window_that_slides_is_captured_between_its_starts(family, monkeypatch):
+def test_a_sliding_window_is_captured_between_its_restarts(family, monkeypatch):
     task = model(family, "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 1)
     forget_graphs()
-    found = [slid(task, "cuda") for _ in range(2)]
+    runs = [generate_sliding(task, "cuda") for _ in range(2)]
     assert engine._graphs
     hook = task.register_forward_hook(lambda *_: None)
-    eager = slid(task, "cuda")
+    eager = generate_sliding(task, "cuda")
     hook.remove()
-    for each in found:
+    for each in runs:
         assert all(map(torch.equal, each, eager))
 
 
-def test_a_leaf_that_takes_another_s_place_is_not_lost():
+def test_overwriting_can_swap_leaves():
     first, second = torch.tensor([1.0]), torch.tensor([2.0])
     overwrite((first, second), (second, first))
     assert (first.item(), second.item()) == (2.0, 1.0)
 
 
-def test_a_step_that_does_not_say_what_it_depends_on_runs_eagerly():
+def test_a_step_without_a_signature_runs_eagerly():
     frame = (torch.zeros(2), torch.zeros(2))
     assert standing_of(None).reason == "a part of the step does not say what it depends on"
     with repeating(counting, frame, steps=1000) as repeated:
@@ -149,9 +149,9 @@ def filtered(task: LanguageModel, **changes: Any) -> Stepper:
     return with_filters(task.stepper(), **{**settings, **changes})
 
 
-def test_equal_steppers_have_equal_signatures_and_others_have_not():
-    task, other = model("gpt"), model("gpt")
-    assert signature_of(filtered(task)) == signature_of(filtered(task)) != signature_of(filtered(other))
+def test_only_equal_steppers_have_equal_signatures():
+    task, other_task = model("gpt"), model("gpt")
+    assert signature_of(filtered(task)) == signature_of(filtered(task)) != signature_of(filtered(other_task))
     for change in (
         {"temperature": 0.8},
         {"top_k": 6},
@@ -163,12 +163,12 @@ def test_equal_steppers_have_equal_signatures_and_others_have_not():
         assert signature_of(filtered(task)) != signature_of(filtered(task, **change)), change
     ended = [ForcedEnd(task.stepper(), end=end, max_new=8, prompt=1) for end in (3, 3, 4)]
     assert signature_of(ended[0]) == signature_of(ended[1]) != signature_of(ended[2])
-    assert signature_of(Ensemble([task.stepper(), other.stepper()])) != signature_of(
+    assert signature_of(Ensemble([task.stepper(), other_task.stepper()])) != signature_of(
         Ensemble([task.stepper(), task.stepper()])
     )
 
 
-def test_a_stepper_around_one_without_a_signature_has_none():
+def test_a_stepper_that_contains_one_without_a_signature_has_none():
     class Silent:
         vocabulary = 5
 
@@ -198,7 +198,7 @@ def trees_written(task: LanguageModel, device: str) -> list[torch.Tensor]:
     ]
 
 
-def test_a_tree_constraint_depends_on_its_tokens_and_bounds_and_not_on_its_sentences():
+def test_a_tree_constraints_signature_has_tokens_and_bounds_but_no_sentences():
     task = model("gpt")
     signature = signature_of(parsing(task))
     assert signature == signature_of(parsing(task, lengths=torch.tensor([1]), max_length=9))
@@ -208,44 +208,44 @@ def test_a_tree_constraint_depends_on_its_tokens_and_bounds_and_not_on_its_sente
 
 
 @pytest.mark.parametrize("family", ["gpt", "recurrent"])
-def test_trees_that_are_written_from_a_tape_are_those_that_are_written_eagerly(family, monkeypatch):
+def test_trees_from_a_tape_equal_eager_ones(family, monkeypatch):
     task, taped = model(family), []
     following = Tape.next_step
     monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: taped.append(tape) or following(tape, ahead))
-    found = [trees_written(task, "cpu") for _ in range(2)]
+    runs = [trees_written(task, "cpu") for _ in range(2)]
     assert len(taped) > 40, "most steps are run from a tape"
     hook = task.register_forward_hook(lambda *_: None)
     eager = trees_written(task, "cpu")
     hook.remove()
-    assert all(map(torch.equal, found[0], eager)) and all(map(torch.equal, found[1], eager))
+    assert all(map(torch.equal, runs[0], eager)) and all(map(torch.equal, runs[1], eager))
 
 
 @on_gpu
 @pytest.mark.parametrize("family", ["gpt", "recurrent"])
-def test_trees_that_are_written_from_a_graph_are_those_that_are_written_eagerly(family, monkeypatch):
+def test_trees_from_a_graph_equal_eager_ones(family, monkeypatch):
     task = model(family, "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 1)
     forget_graphs()
-    found = [trees_written(task, "cuda") for _ in range(3)]
+    runs = [trees_written(task, "cuda") for _ in range(3)]
     assert engine._graphs and engine._calls
     hook = task.register_forward_hook(lambda *_: None)
     eager = trees_written(task, "cuda")
     hook.remove()
-    for each in found:
+    for each in runs:
         assert all(map(torch.equal, each, eager))
 
 
 def test_a_signature_does_not_keep_its_model_alive():
     task = model("recurrent")
-    signature, gone = signature_of(Banned(task.stepper(), tokens=[0])), weakref.ref(task)
+    signature, reference = signature_of(Banned(task.stepper(), tokens=[0])), weakref.ref(task)
     assert models_of(signature) == [task]
     del task
     gc.collect()
-    assert gone() is None
+    assert reference() is None
     assert models_of(signature) == []
 
 
-def test_weights_that_were_moved_are_noticed():
+def test_moved_weights_are_noticed():
     task = model("gpt")
     signature = signature_of(task.stepper())
     before = facts_of(signature)
@@ -266,7 +266,7 @@ def test_hooks_are_noticed(register):
     assert standing_of(signature).reason is None
 
 
-def test_a_hook_that_comes_after_a_token_is_called_from_then_on():
+def test_a_hook_added_between_tokens_is_called_from_then_on():
     task, calls = model("gpt"), []
     for _ in range(2):
         tokens = greedy(task.stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=20)
@@ -292,7 +292,7 @@ def replace_module(task: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("change", [set_training, set_epsilon, replace_module])
-def test_a_model_that_was_changed_decodes_as_it_is_now(change):
+def test_a_changed_model_decodes_in_its_current_state(change):
     task, prompt = model("gpt", dropout=0.5), torch.zeros(2, 3, dtype=torch.long)
 
     def write() -> torch.Tensor:
@@ -308,41 +308,41 @@ def test_a_model_that_was_changed_decodes_as_it_is_now(change):
     assert torch.equal(after, eager)
 
 
-def test_dropout_ends_with_training():
+def test_dropout_stops_when_training_ends():
     task, prompt = model("gpt", dropout=0.5).train(), torch.zeros(2, 3, dtype=torch.long)
     for _ in range(2):
         greedy_sequences(task.stepper(), prompt, max_new=30)
     task.eval()
-    first, again = (greedy_sequences(task.stepper(), prompt, max_new=30).log_probs for _ in range(2))
-    assert torch.equal(first, again)
+    first, second = (greedy_sequences(task.stepper(), prompt, max_new=30).log_probs for _ in range(2))
+    assert torch.equal(first, second)
 
 
 def test_no_two_threads_run_the_same_tape(monkeypatch):
-    """The first thread is held where it has looked for a tape and not yet begun it."""
-    frame, restart, other = (torch.zeros(2), torch.zeros(2)), Taped.restart, []
+    """The first thread is stopped after it found a tape and before it starts it."""
+    frame, restart, others_taken = (torch.zeros(2), torch.zeros(2)), Taped.restart, []
 
     def take() -> Any:
         with repeating(counting, frame, steps=1000, signature=("threads",)) as repeated:
             return repeated
 
-    kept = take()
+    first = take()
 
     def held(taped: Taped, *arguments: Any) -> None:
         monkeypatch.setattr(Taped, "restart", restart)
         with ThreadPoolExecutor(1) as threads:
-            other.append(threads.submit(take).result())
+            others_taken.append(threads.submit(take).result())
         restart(taped, *arguments)
 
     monkeypatch.setattr(Taped, "restart", held)
-    assert take() is kept
-    assert other[0] is not kept
+    assert take() is first
+    assert others_taken[0] is not first
 
 
 @pytest.mark.parametrize(
     "around", [lambda s: s, lambda s: TopK(NoRepeatNgram(RepetitionPenalty(s, penalty=1.5), n=2), k=9)]
 )
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_step_changes_a_shape_where_the_capacity_is_known(family, around):
+def test_steps_change_no_shape_if_the_capacity_is_known(family, around):
     stepper = around(model(family).stepper())
     with torch.inference_mode():
         state = stepper.initial_state(3, 30)
@@ -353,7 +353,7 @@ def test_no_step_changes_a_shape_where_the_capacity_is_known(family, around):
             assert all(tuple(shape) == leaf.shape for shape, leaf in zip(leaves(shapes), leaves(state), strict=True))
 
 
-def written(task: LanguageModel, device: str) -> list[torch.Tensor]:
+def generate_all(task: LanguageModel, device: str) -> list[torch.Tensor]:
     torch.manual_seed(5)
     prompt = torch.randint(VOCABULARY, (5, 9)).to(device)
     mask = (torch.arange(9) < torch.tensor([[9], [4], [7], [1], [9]])).to(device)
@@ -368,41 +368,41 @@ def written(task: LanguageModel, device: str) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_taped_step_writes_what_an_eager_one_writes(family, monkeypatch):
+def test_a_taped_step_generates_the_same_as_an_eager_one(family, monkeypatch):
     task, taped = model(family), []
     following = Tape.next_step
     monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: taped.append(tape) or following(tape, ahead))
-    first = written(task, "cpu")
+    first = generate_all(task, "cpu")
     assert len(taped) > 100, "most steps are run from a tape"
-    again = written(task, "cpu")
+    second_run = generate_all(task, "cpu")
     hook = task.register_forward_hook(lambda *_: None)
     number = len(taped)
-    eager = written(task, "cpu")
+    eager = generate_all(task, "cpu")
     hook.remove()
     assert len(taped) == number
-    assert all(map(torch.equal, first, eager)) and all(map(torch.equal, again, eager))
+    assert all(map(torch.equal, first, eager)) and all(map(torch.equal, second_run, eager))
 
 
 @on_gpu
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_captured_step_writes_what_an_eager_one_writes(family, monkeypatch):
+def test_a_captured_step_generates_the_same_as_an_eager_one(family, monkeypatch):
     task = model(family, "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 1)
     forget_graphs()
-    first = written(task, "cuda")
+    first = generate_all(task, "cuda")
     assert engine._graphs, "nothing was captured"
-    again = written(task, "cuda")
+    second_run = generate_all(task, "cuda")
     forget_graphs()
     monkeypatch.setattr(engine, "LEAST_STEPS", 10**9)
-    eager = written(task, "cuda")
+    eager = generate_all(task, "cuda")
     assert not engine._graphs
-    for captured, repeated, plain in zip(first, again, eager, strict=True):
+    for captured, repeated, plain in zip(first, second_run, eager, strict=True):
         assert torch.equal(captured, plain)
         assert torch.equal(repeated, plain)
 
 
 @on_gpu
-def test_a_graph_reads_weights_as_they_are_now(monkeypatch):
+def test_a_graph_reads_the_current_weights(monkeypatch):
     task = model("gpt", "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 1)
     forget_graphs()
@@ -418,7 +418,7 @@ def test_a_graph_reads_weights_as_they_are_now(monkeypatch):
 
 
 @on_gpu
-def test_two_texts_that_are_written_in_turns_do_not_disturb_each_other(monkeypatch):
+def test_two_texts_generated_in_turns_do_not_affect_each_other(monkeypatch):
     task = model("llama", "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 1)
     forget_graphs()
@@ -437,12 +437,12 @@ def test_a_call_on_the_cpu_is_a_plain_call():
     tokens = torch.arange(3)
     for _ in range(3):
         assert called(doubled, (tokens, None), ("doubled",))["tokens"].tolist() == [0, 2, 4]
-        with calling(doubled, (tokens, None), ("doubled",)) as found:
-            assert found["tokens"].tolist() == [0, 2, 4]
-    assert called(lambda text: text + "!", ("a",), ("text",)) == "a!"  # arguments that are no tensors
+        with calling(doubled, (tokens, None), ("doubled",)) as result:
+            assert result["tokens"].tolist() == [0, 2, 4]
+    assert called(lambda text: text + "!", ("a",), ("text",)) == "a!"  # arguments that are not tensors
 
 
-def test_what_a_call_is_given_is_outlined_by_its_shapes():
+def test_arguments_are_outlined_by_their_shapes():
     first = outline((torch.zeros(2, 3), None, {"a": torch.zeros(1)}))
     assert first == outline((torch.ones(2, 3), None, {"a": torch.ones(1)}))
     assert first != outline((torch.zeros(2, 3), torch.zeros(1), {"a": torch.zeros(1)}))
@@ -450,32 +450,34 @@ def test_what_a_call_is_given_is_outlined_by_its_shapes():
 
 
 def test_trees_are_copied_leaf_by_leaf():
-    kept, new = (torch.zeros(2), {"a": torch.zeros(3, dtype=torch.long)}), (torch.ones(2), {"a": torch.arange(3)})
-    copy_leaves(kept, new)
-    assert kept[0].tolist() == [1, 1] and kept[1]["a"].tolist() == [0, 1, 2]
+    target, new = (torch.zeros(2), {"a": torch.zeros(3, dtype=torch.long)}), (torch.ones(2), {"a": torch.arange(3)})
+    copy_leaves(target, new)
+    assert target[0].tolist() == [1, 1] and target[1]["a"].tolist() == [0, 1, 2]
 
 
 @on_gpu
-def test_a_call_that_comes_again_is_captured_and_reads_what_it_is_given():
+def test_a_repeated_call_is_captured_and_reads_its_arguments():
     forget_graphs()
     with torch.no_grad():
-        found = [called(doubled, (torch.full((2,), number, device="cuda"), None), ("doubled",)) for number in range(4)]
-    assert [part["tokens"].tolist() for part in found] == [[2 * number] * 2 for number in range(4)]
+        results = [
+            called(doubled, (torch.full((2,), number, device="cuda"), None), ("doubled",)) for number in range(4)
+        ]
+    assert [part["tokens"].tolist() for part in results] == [[2 * number] * 2 for number in range(4)]
     assert len(engine._calls) == 1
 
 
 @on_gpu
-def test_what_a_graph_lends_is_nobody_else_s_until_it_is_given_back():
+def test_outputs_of_a_graph_are_exclusive_until_returned():
     forget_graphs()
     numbers = [torch.full((2,), number, device="cuda") for number in range(4)]
     with torch.no_grad():
         for number in numbers[:2]:
             called(doubled, (number, None), ("doubled",))
         with calling(doubled, (numbers[2], None), ("doubled",)) as lent:
-            other = called(doubled, (numbers[3], None), ("doubled",))
-            assert (lent["tokens"].tolist(), other["tokens"].tolist()) == ([4, 4], [6, 6])
-        with calling(doubled, (numbers[1], None), ("doubled",)) as again:
-            assert again["tokens"].tolist() == [2, 2]
+            second = called(doubled, (numbers[3], None), ("doubled",))
+            assert (lent["tokens"].tolist(), second["tokens"].tolist()) == ([4, 4], [6, 6])
+        with calling(doubled, (numbers[1], None), ("doubled",)) as third:
+            assert third["tokens"].tolist() == [2, 2]
     assert len(engine._calls) == 1
 
 
@@ -489,16 +491,16 @@ def test_a_prompt_of_unequal_rows_is_captured(family, monkeypatch):
         torch.randint(VOCABULARY, (3, 4, 9), device="cuda"),
         torch.arange(9) < torch.tensor([[9], [4], [7], [1]]),
     )
-    found = [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens for prompt in prompts]
+    generated = [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens for prompt in prompts]
     assert len(engine._calls) == 1
-    monkeypatch.setattr(engine, "MOST_FAILURES", 0)  # nothing is captured from here on
+    monkeypatch.setattr(engine, "MOST_FAILURES", 0)  # from here on nothing is captured
     assert [
         greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens.tolist() for prompt in prompts
-    ] == [tokens.tolist() for tokens in found]
+    ] == [tokens.tolist() for tokens in generated]
 
 
 @on_gpu
-def test_a_call_that_gives_too_much_is_not_captured(monkeypatch):
+def test_a_call_with_too_large_outputs_is_not_captured(monkeypatch):
     monkeypatch.setattr(engine, "MOST_BYTES", 100)
     forget_graphs()
     with torch.no_grad():
@@ -511,7 +513,7 @@ def test_a_call_that_gives_too_much_is_not_captured(monkeypatch):
 
 
 @on_gpu
-def test_shapes_that_come_back_late_are_not_captured():
+def test_shapes_that_recur_late_are_not_captured():
     forget_graphs()
     with torch.no_grad():
         for _ in range(3):
@@ -524,7 +526,7 @@ def test_shapes_that_come_back_late_are_not_captured():
 
 
 @on_gpu
-def test_a_call_that_asks_the_host_is_not_captured_and_numbers_can_be_drawn_after_it():
+def test_a_call_that_needs_the_host_is_not_captured_and_random_numbers_still_work():
     forget_graphs()
     with torch.no_grad():
         for number in range(4):
@@ -537,19 +539,19 @@ def test_a_call_that_asks_the_host_is_not_captured_and_numbers_can_be_drawn_afte
 
 
 @on_gpu
-def test_a_model_that_is_watched_runs_eagerly(monkeypatch):
+def test_a_recorded_model_runs_eagerly(monkeypatch):
     task = model("gpt", "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 1)
     forget_graphs()
-    seen: list[Any] = []
+    recorded: list[Any] = []
     tap = next(module for module in task.modules() if isinstance(module, Attention)).weights
-    with watching({tap: seen.append}):
+    with watching({tap: recorded.append}):
         greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long, device="cuda"), max_new=30)
-    assert len(seen) == 30
+    assert len(recorded) == 30
     assert not engine._graphs
 
 
-def test_on_a_gpu_a_power_of_two_of_rows_goes_on():
+def test_on_a_gpu_a_power_of_two_of_rows_continues():
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert [num_going_on(count, gpu) for count in range(10)] == [0, 1, 2, 4, 4, 8, 8, 8, 8, 16]
     assert [num_going_on(count, cpu) for count in range(10)] == list(range(10))
@@ -557,8 +559,8 @@ def test_on_a_gpu_a_power_of_two_of_rows_goes_on():
 
 @on_gpu
 @pytest.mark.parametrize("length", [9, 700])
-def test_rows_of_unequal_length_that_end_apart_are_written_as_they_are_alone(length, monkeypatch):
-    """Read in chunks, and all but a power of two of them left out where half have ended."""
+def test_rows_of_unequal_length_that_end_apart_are_generated_as_alone(length, monkeypatch):
+    """Prompts are read in chunks, and rows are dropped to a power of two once half have ended."""
     task = model("llama", "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 1)
     forget_graphs()
@@ -566,16 +568,16 @@ def test_rows_of_unequal_length_that_end_apart_are_written_as_they_are_alone(len
     prompt, mask = torch.randint(VOCABULARY, (5, length), device="cuda"), (torch.arange(length) < lengths).cuda()
     ends = list(range(3, VOCABULARY, 9))
     for _ in range(3):
-        found = greedy_sequences(task.stepper(), prompt, mask, max_new=80, end=ends)
+        batched = greedy_sequences(task.stepper(), prompt, mask, max_new=80, end=ends)
     rows = {key[2][0][0][0] for key in engine._graphs}
     assert rows <= {1, 2, 4, 5}
     for row, count in enumerate(lengths.flatten().tolist()):
         alone = greedy_sequences(task.stepper(), prompt[row : row + 1, :count], max_new=80, end=ends)
-        assert alone.tokens[0, : alone.lengths[0]].tolist() == found.tokens[row, : found.lengths[row]].tolist()
+        assert alone.tokens[0, : alone.lengths[0]].tolist() == batched.tokens[row, : batched.lengths[row]].tolist()
 
 
 @on_gpu
-def test_a_step_that_asks_the_host_runs_eagerly_and_says_so(caplog):
+def test_a_step_that_needs_the_host_runs_eagerly_and_says_so(caplog):
     caplog.set_level("DEBUG", logger="clew")
     forget_graphs()
 
@@ -599,7 +601,7 @@ def test_a_stepper_without_a_signature_runs_eagerly_and_says_so(caplog):
     assert caplog.messages == ["decoding runs eagerly: a part of the step does not say what it depends on"]
 
 
-def test_what_runs_eagerly_says_why(caplog):
+def test_the_reason_for_eager_decoding_is_logged(caplog):
     caplog.set_level("DEBUG", logger="clew")
     task = model("recurrent")
     task.register_forward_hook(lambda *_: None)

@@ -1,4 +1,4 @@
-"""Several steppers as one: the law of the mean, and that every stepper keeps its own state under any search."""
+"""Several steppers as one: their probabilities are averaged, and each keeps its own state in any search."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_log_probabilities_are_the_means_of_the_members() -> None:
     assert len(state) == 3
 
 
-def test_none_is_above_zero_and_what_one_refuses_is_refused() -> None:
+def test_log_probabilities_are_at_most_zero_and_a_token_refused_by_one_is_refused() -> None:
     sure = Transition([[1.0, 0.0], [1.0, 0.0]])
     log_probs, _ = Ensemble([sure, Transition([[0.5, 0.5], [0.5, 0.5]])])(
         torch.tensor([[0]]), None, (torch.zeros(1).long(), torch.zeros(1).long())
@@ -35,7 +35,7 @@ def test_none_is_above_zero_and_what_one_refuses_is_refused() -> None:
 
 
 @pytest.mark.parametrize("copies", [1, 3])
-def test_copies_of_one_model_write_what_it_writes_alone(copies: int) -> None:
+def test_copies_of_one_model_generate_the_same_as_the_model(copies: int) -> None:
     for kind in (Recurrent, Attending):
         alone = beam_search(kind(VOCABULARY, 5), PROMPTS, beams=3, max_new=7, end=END, n_best=2)
         together = beam_search(
@@ -45,7 +45,7 @@ def test_copies_of_one_model_write_what_it_writes_alone(copies: int) -> None:
         torch.testing.assert_close(alone.scores, together.scores, rtol=1e-10, atol=1e-12)
 
 
-def test_many_sentences_are_written_as_each_alone_whatever_the_search() -> None:
+def test_sentences_are_generated_equally_in_a_batch_and_alone_in_any_search() -> None:
     ensemble = Ensemble(members())
     together = beam_search(ensemble, PROMPTS, beams=3, max_new=7, end=END)
     greedy = greedy_sequences(ensemble, PROMPTS, max_new=7, end=END)
@@ -56,7 +56,7 @@ def test_many_sentences_are_written_as_each_alone_whatever_the_search() -> None:
         assert one.tokens[0].tolist() == greedy.tokens[row, : one.tokens.shape[1]].tolist()
 
 
-def test_the_members_share_no_memory_and_each_keeps_one_row_a_sentence() -> None:
+def test_members_share_no_memory_and_each_keeps_one_row_per_sentence() -> None:
     sources = [torch.randn(4, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) for seed in (1, 2)]
     translators = [Translator(VOCABULARY, seed, source) for seed, source in enumerate(sources)]
     together = beam_search(Ensemble(translators), PROMPTS, beams=3, max_new=6, end=END)
@@ -67,7 +67,7 @@ def test_the_members_share_no_memory_and_each_keeps_one_row_a_sentence() -> None
         assert alone.tokens[0, 0].tolist() == together.tokens[row, 0, : alone.tokens.shape[-1]].tolist()
 
 
-def test_models_of_different_vocabularies_are_refused() -> None:
+def test_models_of_different_vocabularies_are_rejected() -> None:
     with pytest.raises(UserError, match="an ensemble needs models with one vocabulary; these have 6, 7 tokens"):
         Ensemble([Recurrent(6, 1), Recurrent(7, 1)])
     with pytest.raises(UserError, match="these have no tokens"):

@@ -30,7 +30,7 @@ OPTIONS = {
 
 
 def always(*probs):
-    """The same distribution after everything."""
+    """A stepper with the same distribution after every token."""
     return Transition([list(probs)] * len(probs))
 
 
@@ -41,7 +41,7 @@ def always(*probs):
     cuts=st.sets(st.integers(1, 8)),
     seed=st.integers(0, 99),
 )
-def test_a_filtered_chunk_of_ragged_rows_is_each_row_alone_and_token_by_token(name, rows, cuts, seed):
+def test_a_filtered_chunk_of_ragged_rows_equals_each_row_token_by_token(name, rows, cuts, seed):
     stepper = FILTERS[name](Recurrent(5, seed), **OPTIONS[name])
     tokens, mask = padded(rows)
     state, pieces = stepper.initial_state(len(rows)), []
@@ -55,7 +55,7 @@ def test_a_filtered_chunk_of_ragged_rows_is_each_row_alone_and_token_by_token(na
             assert chunked[i, t].tolist() == pytest.approx(probs_after(stepper, row[: t + 1]))
 
 
-def test_the_options_above_change_what_every_filter_gives():
+def test_every_filter_changes_the_distribution_with_its_options():
     row = [0, 1, 2, 0]
     for name, build in FILTERS.items():
         assert probs_after(build(Recurrent(5, 0), **OPTIONS[name]), row) != pytest.approx(
@@ -68,7 +68,7 @@ def test_temperature_raises_probabilities_to_its_inverse():
     assert probs_after(Temperature(always(0.8, 0.2), temperature=2), [0]) == pytest.approx([2 / 3, 1 / 3])
 
 
-def test_a_tiny_temperature_is_greedy_and_not_nan():
+def test_a_tiny_temperature_is_greedy_without_nan():
     assert probs_after(Temperature(always(0.0, 0.4, 0.6), temperature=1e-300), [0]) == [0, 0, 1]
 
 
@@ -76,7 +76,7 @@ def test_top_k_keeps_the_k_most_probable_and_divides_by_their_mass():
     assert probs_after(TopK(always(0.1, 0.4, 0.2, 0.3), k=2), [0]) == pytest.approx([0, 4 / 7, 0, 3 / 7])
 
 
-def test_top_k_keeps_exactly_k_of_equals():
+def test_top_k_keeps_exactly_k_of_equal_tokens():
     assert sorted(probs_after(TopK(always(0.25, 0.25, 0.25, 0.25), k=3), [0])) == pytest.approx(
         [0, 1 / 3, 1 / 3, 1 / 3]
     )
@@ -104,29 +104,29 @@ def test_the_nucleus_is_the_smallest_set_whose_mass_reaches_p(p, expected):
     assert probs_after(Nucleus(stepper, p=p), [0]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_nucleus_of_p_one_keeps_tails_that_rounding_would_lose():
+def test_the_nucleus_with_p_one_keeps_tails_that_rounding_would_lose():
     stepper = always(1 - 2e-9, 1e-9, 1e-9)
     stepper.log_probs = stepper.log_probs.float()
     assert min(probs_after(Nucleus(stepper, p=1.0), [0])) == pytest.approx(1e-9)
 
 
-def test_the_nucleus_measures_mass_after_a_constraint_took_some():
+def test_the_nucleus_measures_the_mass_left_by_a_constraint():
     assert probs_after(Nucleus(Banned(always(0.8, 0.09, 0.1, 0.01), tokens=[0]), p=0.6), [0]) == pytest.approx(
         [0, 9 / 19, 10 / 19, 0]
     )
 
 
-def test_banned_tokens_lose_their_probability_to_nobody():
+def test_the_probability_of_banned_tokens_is_not_redistributed():
     assert probs_after(Banned(always(0.5, 0.3, 0.2), tokens=[0, 2]), [0]) == pytest.approx([0, 0.3, 0])
 
 
-def test_repetition_penalty_raises_what_was_read_to_a_power():
+def test_repetition_penalty_raises_probabilities_of_read_tokens_to_a_power():
     stepper = RepetitionPenalty(always(0.5, 0.3, 0.2), penalty=2)
     assert probs_after(stepper, [1]) == pytest.approx([0.5, 0.09, 0.2])
     assert probs_after(stepper, [1, 1, 2]) == pytest.approx([0.5, 0.09, 0.04])
 
 
-def test_repetition_penalty_sees_only_what_stands_before_in_the_chunk_and_the_chunks_before_it():
+def test_repetition_penalty_sees_only_earlier_tokens_of_this_and_previous_chunks():
     stepper = RepetitionPenalty(always(0.5, 0.3, 0.2), penalty=2)
     _, state = stepper(torch.tensor([[2], [0]]), None, stepper.initial_state(2))
     log_probs, _ = stepper(torch.tensor([[2, 0], [1, 1]]), None, state)
@@ -154,18 +154,18 @@ def test_a_certain_token_stays_certain_under_a_repetition_penalty():
         (4, [0, 1, 2], set()),
     ],
 )
-def test_what_would_complete_an_n_gram_again_is_refused(n, row, refused):
+def test_tokens_that_would_repeat_an_n_gram_are_banned(n, row, refused):
     probs = probs_after(NoRepeatNgram(always(0.25, 0.25, 0.25, 0.25), n=n), row)
     assert {token for token, p in enumerate(probs) if p == 0} == refused
 
 
-def test_a_later_token_of_the_chunk_refuses_nothing():
+def test_later_tokens_of_a_chunk_ban_nothing():
     stepper = NoRepeatNgram(always(0.5, 0.25, 0.25), n=2)
     log_probs, _ = stepper(torch.tensor([[0, 1, 0]]), None, stepper.initial_state(1))
     assert (log_probs == -math.inf).tolist() == [[[False] * 3, [False] * 3, [False, True, False]]]
 
 
-def test_an_n_gram_over_two_chunks_is_seen_row_by_row():
+def test_an_n_gram_over_two_chunks_is_detected_row_by_row():
     stepper = NoRepeatNgram(always(0.5, 0.25, 0.25), n=3)
     state = stepper.initial_state(2)
     _, state = stepper(*padded([[0, 1], [0]]), state)
@@ -174,12 +174,12 @@ def test_an_n_gram_over_two_chunks_is_seen_row_by_row():
     assert (log_probs == -math.inf)[:, 1].tolist() == [[False, False, True], [False, False, False]]
 
 
-def test_where_every_token_would_repeat_nothing_is_refused():
+def test_if_every_token_would_repeat_none_is_banned():
     assert probs_after(NoRepeatNgram(always(0.75, 0.25), n=1), [0, 1]) == pytest.approx([0.75, 0.25])
     assert probs_after(NoRepeatNgram(Banned(always(0.75, 0.25), tokens=[0]), n=1), [1]) == pytest.approx([0, 0.25])
 
 
-def test_a_row_with_nothing_left_is_minus_infinity_and_not_nan():
+def test_a_row_without_possible_tokens_is_minus_infinity_and_not_nan():
     stepper = with_filters(always(1.0, 0.0, 0.0), banned=[0], temperature=0.5, top_k=2, top_p=0.9)
     assert probs_after(stepper, [0]) == [0, 0, 0]
 
@@ -187,7 +187,7 @@ def test_a_row_with_nothing_left_is_minus_infinity_and_not_nan():
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 999), st.integers(1, 3), st.integers(1, 4))
 def test_beam_search_without_repeated_n_grams_has_none(seed, n, beams):
-    found = beam_search(
+    hypotheses = beam_search(
         with_filters(Recurrent(8, seed), no_repeat_ngram=n, banned=[3]),
         torch.tensor([[0]]),
         beams=beams,
@@ -195,14 +195,14 @@ def test_beam_search_without_repeated_n_grams_has_none(seed, n, beams):
         end=7,
         n_best=beams,
     )
-    for tokens, length in zip(found.tokens[0].tolist(), found.lengths[0].tolist(), strict=True):
+    for tokens, length in zip(hypotheses.tokens[0].tolist(), hypotheses.lengths[0].tolist(), strict=True):
         row = [0, *tokens[:length]]
         grams = [tuple(row[i : i + n]) for i in range(len(row) - n + 1)]
         assert len(set(grams)) == len(grams)
         assert 3 not in row
 
 
-def test_only_filters_that_do_something_are_stacked_and_in_the_stated_order():
+def test_only_effective_filters_are_stacked_and_in_the_stated_order():
     stepper = always(0.5, 0.5)
     assert with_filters(stepper) is stepper
     outer = with_filters(
@@ -236,7 +236,7 @@ def test_only_filters_that_do_something_are_stacked_and_in_the_stated_order():
         ({"banned": [0, 1]}, "all 2 tokens of the vocabulary are banned; leave at least one"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused(options, sentence):
+def test_invalid_values_are_rejected(options, sentence):
     with pytest.raises(UserError) as error:
         with_filters(always(0.5, 0.5), **options)
     assert str(error.value) == sentence

@@ -1,4 +1,4 @@
-"""An end that is due: worked by hand on a transition matrix."""
+"""Forced ends, computed by hand on a transition matrix."""
 
 import math
 
@@ -26,7 +26,7 @@ def test_the_last_token_is_the_end_at_no_cost_for_each_row_at_its_own_limit() ->
     assert best.log_probs[:, 0].tolist() == pytest.approx([math.log(0.9), 3 * math.log(0.9)])
 
 
-def test_a_prompt_in_one_chunk_is_as_its_tokens_one_by_one() -> None:
+def test_a_prompt_in_one_chunk_equals_its_tokens_one_by_one() -> None:
     prompt = torch.tensor([[START, YES, YES]])
     forced = ForcedEnd(FOREVER, end=END, max_new=1, prompt=3)
     whole, _ = forced(prompt, None, forced.initial_state(1))
@@ -40,7 +40,7 @@ def test_a_prompt_in_one_chunk_is_as_its_tokens_one_by_one() -> None:
     )
 
 
-def test_without_an_end_token_none_can_be_forced() -> None:
+def test_an_end_can_be_forced_only_with_an_end_token() -> None:
     with pytest.raises(
         UserError,
         match="forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false",
@@ -48,11 +48,15 @@ def test_without_an_end_token_none_can_be_forced() -> None:
         ForcedEnd(FOREVER, end=None, max_new=2, prompt=1)
 
 
-def test_of_a_step_only_the_best_candidates_end_where_a_search_may_stop_early() -> None:
-    # After one step: go on (.6), end (.4). A beam of one that counts both candidates ends at once; one that counts the
-    # best goes on.
+def test_with_early_stopping_only_the_best_candidates_of_a_step_can_end() -> None:
+    # After one step: continue (.6), end (.4). A beam of one that considers both candidates ends at once; one that
+    # considers only the best continues.
     stepper = Transition([[[0, 0.6, 0.4]] * 3, [[0, 0.5, 0.5]] * 3])
-    own = beam_search(stepper, PROMPT[:1], beams=1, max_new=2, end=END, length_penalty=0.0)
-    theirs = beam_search(stepper, PROMPT[:1], beams=1, max_new=2, end=END, length_penalty=0.0, early_stop="never")
-    assert own.tokens[0, 0].tolist() == [END]
-    assert theirs.lengths.item() == 2 and theirs.log_probs.item() == pytest.approx(math.log(0.3))
+    with_early_stop = beam_search(stepper, PROMPT[:1], beams=1, max_new=2, end=END, length_penalty=0.0)
+    without_early_stop = beam_search(
+        stepper, PROMPT[:1], beams=1, max_new=2, end=END, length_penalty=0.0, early_stop="never"
+    )
+    assert with_early_stop.tokens[0, 0].tolist() == [END]
+    assert without_early_stop.lengths.item() == 2 and without_early_stop.log_probs.item() == pytest.approx(
+        math.log(0.3)
+    )

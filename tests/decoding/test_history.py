@@ -32,7 +32,7 @@ def real(history):
 
 
 @given(CHUNKS)
-def test_a_history_is_the_concatenation_of_what_each_row_read(chunks):
+def test_a_history_is_the_concatenation_of_each_rows_tokens(chunks):
     history, slots = read(chunks)
     rows = [sum(parts, []) for parts in zip(*chunks, strict=True)]
     assert real(history) == rows
@@ -40,7 +40,7 @@ def test_a_history_is_the_concatenation_of_what_each_row_read(chunks):
 
 
 @given(CHUNKS, st.integers(0, 5))
-def test_rewinding_forgets_all_but_the_first_tokens(chunks, length):
+def test_rewinding_keeps_only_the_first_tokens(chunks, length):
     history, _ = read(chunks)
     assert real(history.rewind(torch.full_like(history.lengths, length))) == [row[:length] for row in real(history)]
 

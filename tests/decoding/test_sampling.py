@@ -17,24 +17,24 @@ from clew.decoding.sampling import (
 )
 from tests.decoding.steppers import Attending, Recurrent, Transition, padded, probs_after
 
-COUNTING = Transition([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]])  # after w comes w + 1
+COUNTING = Transition([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]])  # after w follows w + 1
 
 ROWS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), min_size=1, max_size=4)
 
 
 def test_greedy_follows_the_most_probable_token_until_the_end_token():
-    found = greedy_sequences(COUNTING, torch.tensor([[0], [2]]), max_new=9, end=3)
-    assert found.tokens.tolist() == [[1, 2, 3], [3, 3, 3]]
-    assert found.lengths.tolist() == [3, 1]
+    generated = greedy_sequences(COUNTING, torch.tensor([[0], [2]]), max_new=9, end=3)
+    assert generated.tokens.tolist() == [[1, 2, 3], [3, 3, 3]]
+    assert generated.lengths.tolist() == [3, 1]
 
 
-def test_several_tokens_may_end_a_row_and_it_repeats_its_own():
-    found = greedy_sequences(COUNTING, torch.tensor([[0], [1]]), max_new=9, end=[3, 1])
-    assert found.tokens.tolist() == [[1, 1], [2, 3]]
-    assert found.lengths.tolist() == [1, 2]
+def test_several_tokens_can_end_a_row_which_repeats_its_own_end():
+    generated = greedy_sequences(COUNTING, torch.tensor([[0], [1]]), max_new=9, end=[3, 1])
+    assert generated.tokens.tolist() == [[1, 1], [2, 3]]
+    assert generated.lengths.tolist() == [1, 2]
 
 
-def test_without_an_end_token_max_new_ends():
+def test_without_an_end_token_rows_end_at_max_new():
     assert torch.stack(list(greedy(COUNTING, torch.tensor([[0]]), max_new=6)), 1).tolist() == [[1, 2, 3, 0, 1, 2]]
 
 
@@ -42,19 +42,19 @@ def test_without_an_end_token_max_new_ends():
 @given(ROWS, st.integers(0, 99), st.sampled_from([Recurrent, Attending]))
 def test_each_greedy_token_is_the_argmax_after_all_before_it_and_has_its_log_probability(rows, seed, family):
     stepper = family(5, seed)
-    found = greedy_sequences(stepper, *padded(rows), max_new=4, end=0)
+    generated = greedy_sequences(stepper, *padded(rows), max_new=4, end=0)
     for i, row in enumerate(rows):
-        for t in range(found.lengths[i]):
-            probs = probs_after(stepper, row + found.tokens[i, :t].tolist())
-            assert found.tokens[i, t] == probs.index(max(probs))
-            assert found.log_probs[i, t].item() == pytest.approx(math.log(max(probs)))
-        assert set(found.tokens[i, found.lengths[i] :].tolist()) <= {0}
-        assert not found.log_probs[i, found.lengths[i] :].any()
+        for t in range(generated.lengths[i]):
+            probs = probs_after(stepper, row + generated.tokens[i, :t].tolist())
+            assert generated.tokens[i, t] == probs.index(max(probs))
+            assert generated.log_probs[i, t].item() == pytest.approx(math.log(max(probs)))
+        assert set(generated.tokens[i, generated.lengths[i] :].tolist()) <= {0}
+        assert not generated.log_probs[i, generated.lengths[i] :].any()
 
 
 @settings(deadline=None, max_examples=30)
 @given(ROWS, st.integers(0, 99), st.sampled_from([Recurrent, Attending]))
-def test_a_row_is_sampled_alike_alone_and_in_a_batch(rows, seed, family):
+def test_a_row_is_sampled_equally_alone_and_in_a_batch(rows, seed, family):
     stepper = with_filters(family(5, seed), temperature=1.3, top_k=4, repetition_penalty=1.1)
     together = sample_sequences(stepper, *padded(rows), max_new=5, end=0, seed=seed)
     for i, row in enumerate(rows):
@@ -64,7 +64,7 @@ def test_a_row_is_sampled_alike_alone_and_in_a_batch(rows, seed, family):
         assert together.tokens[i, :length].tolist() == alone.tokens[0].tolist()
 
 
-def test_streamed_tokens_are_the_collected_ones():
+def test_streamed_tokens_equal_collected_ones():
     stepper, prompt = Recurrent(6, 3), torch.tensor([[0], [1], [2]])
     streamed = torch.stack(list(sample(stepper, prompt, max_new=7, end=5, seed=1)), 1)
     assert streamed.tolist() == sample_sequences(stepper, prompt, max_new=7, end=5, seed=1).tokens.tolist()
@@ -81,7 +81,7 @@ def test_a_token_is_yielded_before_the_next_step_is_computed():
     assert stepper.calls == 3
 
 
-def test_rows_that_have_ended_leave_when_they_are_half_of_them():
+def test_ended_rows_are_dropped_once_they_are_half_of_the_batch():
     rows = []
 
     class Watched(Transition):
@@ -90,22 +90,22 @@ def test_rows_that_have_ended_leave_when_they_are_half_of_them():
             return super().__call__(tokens, mask, state)
 
     prompt = torch.tensor([[0], [1], [2]])
-    found = greedy_sequences(Watched(COUNTING.log_probs[0].exp().tolist()), prompt, max_new=9, end=3)
+    generated = greedy_sequences(Watched(COUNTING.log_probs[0].exp().tolist()), prompt, max_new=9, end=3)
     alone = [greedy_sequences(COUNTING, row[None], max_new=9, end=3) for row in prompt]
     assert rows == [3, 3, 1], "two of three have ended after two tokens"
-    assert found.lengths.tolist() == [int(one.lengths) for one in alone] == [3, 2, 1]
+    assert generated.lengths.tolist() == [int(one.lengths) for one in alone] == [3, 2, 1]
     for row, one in enumerate(alone):
-        assert found.tokens[row, : one.tokens.shape[1]].tolist() == one.tokens[0].tolist()
-        assert found.log_probs[row].sum().item() == pytest.approx(one.log_probs.sum().item())
+        assert generated.tokens[row, : one.tokens.shape[1]].tolist() == one.tokens[0].tolist()
+        assert generated.log_probs[row].sum().item() == pytest.approx(one.log_probs.sum().item())
 
 
 @given(st.integers(1, 9), st.integers(0, 99))
-def test_numbers_drawn_together_are_those_drawn_one_by_one(count, seed):
+def test_numbers_drawn_together_equal_those_drawn_one_by_one(count, seed):
     together, single = (uniform_numbers(seed, [0, 3]) for _ in range(2))
     assert torch.equal(together(count), torch.cat([single(1) for _ in range(count)]))
 
 
-def test_generation_goes_on_from_a_state_that_was_given():
+def test_generation_continues_from_a_given_state():
     stepper = Recurrent(6, 3)
     _, state = stepper(torch.tensor([[1, 2]]), None, stepper.initial_state(1))
     whole = greedy_sequences(stepper, torch.tensor([[1, 2, 3]]), max_new=5)
@@ -114,7 +114,7 @@ def test_generation_goes_on_from_a_state_that_was_given():
     )
 
 
-def test_gradients_are_off_in_the_generator_only():
+def test_gradients_are_disabled_only_inside_the_generator():
     stepper = Recurrent(4, 0)
     stepper.output.requires_grad_()
     for tokens in greedy(stepper, torch.tensor([[0]]), max_new=3):
@@ -124,19 +124,17 @@ def test_gradients_are_off_in_the_generator_only():
 
 
 @pytest.mark.parametrize("rows, steps", [(4000, 1), (200, 20), (1, 4000)])
-def test_sampled_frequencies_are_the_distribution(rows, steps):
+def test_sampled_frequencies_match_the_distribution(rows, steps):
     probs = torch.tensor([0.5, 0.3, 0.15, 0.05, 0.0])
     stepper = Transition([probs.tolist()] * 5)
     tokens = sample_sequences(stepper, torch.zeros(rows, 1, dtype=torch.long), max_new=steps, seed=0).tokens
     counts = tokens.flatten().bincount(minlength=5)
     assert counts[4] == 0
     expected = 4000 * probs[:4]
-    assert (
-        (counts[:4] - expected) ** 2 / expected
-    ).sum() < 21.1  # chi-square of 3 degrees of freedom, one in ten thousand
+    assert ((counts[:4] - expected) ** 2 / expected).sum() < 21.1  # chi-square with 3 degrees of freedom, p = 1e-4
 
 
-def test_a_constraint_leaves_the_other_tokens_their_proportions():
+def test_a_constraint_preserves_the_ratios_of_other_tokens():
     stepper = Banned(Transition([[0.5, 0.3, 0.2]] * 3), tokens=[0])
     tokens = sample_sequences(stepper, torch.zeros(4000, 1, dtype=torch.long), max_new=1, seed=0).tokens
     assert tokens.flatten().bincount(minlength=3).tolist() == [
@@ -182,12 +180,12 @@ def test_a_row_without_a_possible_token_is_reported():
         sample_sequences(stepper, torch.tensor([[0], [1]]), max_new=1, seed=0)
 
 
-def test_a_row_that_has_ended_needs_no_possible_token():
+def test_an_ended_row_needs_no_possible_token():
     stepper = Transition([[0, 1], [0, 0]])
     assert greedy_sequences(stepper, torch.tensor([[0]]), max_new=5, end=1).tokens.tolist() == [[1]]
 
 
-def test_mistakes_are_reported_before_the_first_token():
+def test_invalid_options_are_rejected_before_the_first_token():
     prompt = torch.tensor([[0], [1]])
     with pytest.raises(UserError, match=r"^max_new \(0\) must be at least 1$"):
         greedy(COUNTING, prompt, max_new=0)

@@ -1,4 +1,4 @@
-"""Small tensors that are kept for long lie side by side."""
+"""Small long-lived tensors are stored together in slabs."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from clew.decoding.slabs import ALIGNMENT, Slabs
 
 
-def test_tensors_come_back_as_they_were_put() -> None:
+def test_stored_tensors_are_unchanged() -> None:
     slabs = Slabs(10_000)
     tensors = [
         torch.randn(3, 5),
@@ -21,11 +21,11 @@ def test_tensors_come_back_as_they_were_put() -> None:
     places = [slabs.put([tensor]) for tensor in tensors]
     for place, tensor in zip(places, tensors, strict=True):
         assert place.tensors[0].dtype == tensor.dtype and torch.equal(place.tensors[0], tensor)
-    assert len({id(place.slab) for place in places}) == 2  # the last one has a slab to itself
+    assert len({id(place.slab) for place in places}) == 2  # the last one has its own slab
     assert slabs.bytes == 10_000 + 80_000
 
 
-def test_what_is_put_is_a_copy() -> None:
+def test_stored_tensors_are_copies() -> None:
     slabs, tensor = Slabs(1000), torch.zeros(3)
     place = slabs.put([tensor])
     tensor += 1
@@ -35,7 +35,7 @@ def test_what_is_put_is_a_copy() -> None:
 def test_a_slab_is_freed_with_the_last_tensor_in_it() -> None:
     slabs = Slabs(4 * ALIGNMENT)
     places = [slabs.put([torch.full((ALIGNMENT // 4,), float(number))]) for number in range(9)]
-    assert slabs.bytes == 3 * 4 * ALIGNMENT  # four, four, one
+    assert slabs.bytes == 3 * 4 * ALIGNMENT  # with four, four and one tensors
     for number in (0, 2, 1):
         slabs.drop(places[number])
         assert slabs.bytes == 3 * 4 * ALIGNMENT
@@ -48,7 +48,7 @@ def test_a_slab_is_freed_with_the_last_tensor_in_it() -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_slabs_serve_inside_and_outside_of_inference_mode(first: bool) -> None:
+def test_slabs_work_inside_and_outside_inference_mode(first: bool) -> None:
     slabs = Slabs(1000)
     for mode in (first, not first):
         with torch.inference_mode(mode):

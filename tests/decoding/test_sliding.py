@@ -16,12 +16,12 @@ from tests.decoding.steppers import Attending, Recurrent, padded, probs_after
 
 
 def window(row, limit, keep):
-    """What is left of a row read token by token: a full window shrinks to its last `keep` before the next token
-    comes."""
-    kept = []
+    """The remaining tokens of a row read token by token: a full window shrinks to its last `keep` before the next
+    token."""
+    remaining = []
     for token in row:
-        kept = [*(kept[-keep:] if len(kept) == limit else kept), token]
-    return kept
+        remaining = [*(remaining[-keep:] if len(remaining) == limit else remaining), token]
+    return remaining
 
 
 @settings(deadline=None, max_examples=60)
@@ -31,7 +31,7 @@ def window(row, limit, keep):
     limit_and_keep=st.integers(2, 6).flatmap(lambda limit: st.tuples(st.just(limit), st.integers(1, limit - 1))),
     family=st.sampled_from([lambda limit: Recurrent(5, 7, positions=limit), lambda limit: Attending(5, 7)]),
 )
-def test_every_position_is_the_inner_stepper_on_the_last_tokens(rows, cuts, limit_and_keep, family):
+def test_every_position_equals_the_inner_stepper_on_the_last_tokens(rows, cuts, limit_and_keep, family):
     limit, keep = limit_and_keep
     inner = family(limit)
     stepper = Sliding(inner, limit, keep)
@@ -48,7 +48,7 @@ def test_every_position_is_the_inner_stepper_on_the_last_tokens(rows, cuts, limi
             assert probs[i, t].tolist() == pytest.approx(probs_after(inner, window(row[: t + 1], limit, keep)))
 
 
-def test_a_row_that_reads_nothing_is_untouched_by_the_restart_of_another():
+def test_a_row_that_reads_nothing_is_unaffected_by_the_restart_of_another():
     inner = Recurrent(5, 7, positions=3)
     stepper = Sliding(inner, limit=3, keep=1)
     _, state = stepper(*padded([[0, 1, 2, 3], []]), stepper.initial_state(2))
@@ -57,7 +57,7 @@ def test_a_row_that_reads_nothing_is_untouched_by_the_restart_of_another():
     assert log_probs[1, 0].exp().tolist() == pytest.approx(probs_after(inner, [2]))
 
 
-def test_a_row_that_has_ended_at_a_full_window_restarts_nobody():
+def test_a_row_ended_at_a_full_window_causes_no_restart():
     calls = []
 
     class Watched(Recurrent):
@@ -72,22 +72,25 @@ def test_a_row_that_has_ended_at_a_full_window_restarts_nobody():
     assert calls == [6, 1, 1, 1, 1]
 
 
-def test_generation_goes_on_past_the_last_position():
+def test_generation_continues_past_the_last_position():
     inner = Recurrent(5, 3, positions=4)
-    found = greedy_sequences(Sliding(inner, limit=4, keep=2), torch.tensor([[0, 1, 2]]), max_new=9)
+    generated = greedy_sequences(Sliding(inner, limit=4, keep=2), torch.tensor([[0, 1, 2]]), max_new=9)
     row = [0, 1, 2]
-    for token in found.tokens[0].tolist():
+    for token in generated.tokens[0].tolist():
         probs = probs_after(inner, window(row, 4, 2))
         assert token == probs.index(max(probs))
         row.append(token)
 
 
-def test_beams_reorder_the_tokens_that_a_restart_reads():
+def test_beams_also_reorder_the_tokens_read_by_a_restart():
     inner = Recurrent(5, 11, positions=3)
     stepper = Sliding(inner, limit=3, keep=2)
-    found = beam_search(stepper, torch.tensor([[0, 1]]), beams=4, max_new=6, end=4, n_best=4)
+    hypotheses = beam_search(stepper, torch.tensor([[0, 1]]), beams=4, max_new=6, end=4, n_best=4)
     for tokens, length, total in zip(
-        found.tokens[0].tolist(), found.lengths[0].tolist(), found.log_probs[0].exp().tolist(), strict=True
+        hypotheses.tokens[0].tolist(),
+        hypotheses.lengths[0].tolist(),
+        hypotheses.log_probs[0].exp().tolist(),
+        strict=True,
     ):
         probability = 1.0
         for t in range(length):
@@ -110,7 +113,7 @@ def test_a_restart_must_leave_room(keep):
     lengths=st.lists(st.integers(0, 20), min_size=1, max_size=3),
     limit_and_keep=st.integers(2, 6).flatmap(lambda limit: st.tuples(st.just(limit), st.integers(1, limit - 1))),
 )
-def test_calm_steps_end_where_the_first_row_starts_afresh(lengths, limit_and_keep):
+def test_calm_steps_end_where_the_first_row_restarts(lengths, limit_and_keep):
     limit, keep = limit_and_keep
     stepper = Sliding(Recurrent(5, 7), limit, keep)
     state = SlidingState(None, empty_history(len(lengths))._replace(lengths=torch.tensor(lengths)))
@@ -125,7 +128,7 @@ def test_calm_steps_end_where_the_first_row_starts_afresh(lengths, limit_and_kee
     assert calm_steps(forced, ForcedState((None, state), torch.zeros(1))) == calm
 
 
-def test_a_stepper_that_asks_the_host_and_does_not_say_when_is_never_calm():
+def test_a_stepper_that_needs_the_host_at_unknown_steps_is_never_calm():
     class Asking:
         signature = ("asking", ASKS_THE_HOST)
 

@@ -17,7 +17,7 @@ from tests.decoding.test_filters import OPTIONS
 
 
 class Picking(Recurrent):
-    """Notes at how many positions of a row it gives log-probabilities."""
+    """Records the number of positions for which each call returns log-probabilities."""
 
     def __init__(self, seed):
         super().__init__(5, seed)
@@ -42,7 +42,7 @@ ROWS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=9), min_size=1,
 
 @settings(deadline=None, max_examples=40)
 @given(ROWS, st.integers(1, 10), st.sampled_from([Recurrent, Attending]))
-def test_prefill_of_ragged_prompts_in_any_chunks_is_each_prompt_alone_in_one(rows, chunk, family):
+def test_prefilling_ragged_prompts_in_any_chunks_equals_each_prompt_alone(rows, chunk, family):
     stepper = family(4, seed=1)
     tokens, mask = padded(rows)
     last, state = prefill(stepper, tokens, mask, stepper.initial_state(len(rows), 10), chunk)
@@ -53,33 +53,33 @@ def test_prefill_of_ragged_prompts_in_any_chunks_is_each_prompt_alone_in_one(row
         torch.testing.assert_close(following[i, 0], alone[0, -1])
 
 
-def test_a_prompt_is_cut_to_its_longest_row_and_has_no_mask_where_all_rows_are_as_long():
+def test_a_prompt_is_cut_to_its_longest_row_without_a_mask_if_rows_are_equal():
     tokens = torch.arange(10).view(2, 5)
-    for lengths, wanted in (([3, 3], None), ([3, 1], [[True] * 3, [True, False, False]])):
+    for lengths, expected in (([3, 3], None), ([3, 1], [[True] * 3, [True, False, False]])):
         mask = torch.arange(5) < torch.tensor(lengths)[:, None]
         extent = prompt_extent(tokens, mask)
         assert extent == (min(lengths), 3)
-        cut, left = drop_padding(tokens, mask, extent)
+        cut, remaining_mask = drop_padding(tokens, mask, extent)
         assert cut.tolist() == [[0, 1, 2], [5, 6, 7]]
-        assert (None if left is None else left.tolist()) == wanted
+        assert (None if remaining_mask is None else remaining_mask.tolist()) == expected
     assert prompt_extent(tokens, None) == (5, 5)
 
 
-def test_extents_that_fill_the_same_chunks_are_alike():
+def test_extents_that_fill_the_same_chunks_are_equal():
     assert Extent(9, 20).in_chunks(4) == Extent(11, 20).in_chunks(4) == (8, 20)
     assert Extent(9, 9).in_chunks(4) == (9, 9)
 
 
-def test_a_first_state_that_starts_from_tensors_is_made_of_those_that_come_later():
+def test_a_first_state_can_be_remade_from_its_tensors():
     task = model("gpt")
     start = start_of(task.stepper(), None, 3, 20)
     assert start.made_from == () and start.numbers == (3, 20)
-    made, plain = start.state(start.made_from), task.stepper().initial_state(3, 20)
-    assert all(map(torch.equal, leaves(made), leaves(plain)))
-    assert start_of(task.stepper(), made, 3, 20)[::2] == (made, ())
+    remade, plain = start.state(start.made_from), task.stepper().initial_state(3, 20)
+    assert all(map(torch.equal, leaves(remade), leaves(plain)))
+    assert start_of(task.stepper(), remade, 3, 20)[::2] == (remade, ())
 
 
-def test_prefill_stops_at_the_longest_row_and_never_holds_more_than_a_chunk():
+def test_prefill_stops_at_the_longest_row_and_never_reads_more_than_a_chunk():
     lengths = []
 
     class Watched(Recurrent):
@@ -93,7 +93,7 @@ def test_prefill_stops_at_the_longest_row_and_never_holds_more_than_a_chunk():
     assert lengths == [(3, True), (3, False), (1, False)]
 
 
-def test_a_prompt_without_a_token_is_refused():
+def test_a_prompt_without_tokens_is_rejected():
     stepper = Recurrent(3, seed=0)
     mask = torch.tensor([[True, True], [False, False]])
     with pytest.raises(
@@ -104,7 +104,7 @@ def test_a_prompt_without_a_token_is_refused():
         prefill(stepper, torch.zeros(2, 0, dtype=torch.long), None, stepper.initial_state(2))
 
 
-def test_padding_on_the_left_is_refused():
+def test_padding_on_the_left_is_rejected():
     stepper = Recurrent(3, seed=0)
     mask = torch.tensor([[True, True], [False, True]])
     with pytest.raises(UserError, match=r"^row 1 of the prompt has padding before a real token; pad on the right$"):
@@ -116,17 +116,17 @@ def test_padding_on_the_left_is_refused():
 @given(
     rows=ROWS, places=st.lists(st.floats(0, 1), min_size=1, max_size=3), cut=st.integers(0, 9), seed=st.integers(0, 99)
 )
-def test_positions_that_are_asked_for_are_those_of_the_whole_chunk(name, rows, places, cut, seed):
+def test_requested_positions_equal_those_of_the_whole_chunk(name, rows, places, cut, seed):
     tokens, mask = padded(rows)
     at = torch.tensor([[round(place * (len(row) - 1)) for place in places] for row in rows])
     inner = Picking(seed)
     stepper = AROUND[name](inner)
     for real in (None, mask):
         state, expected_state = (stepper.initial_state(len(rows), 40) for _ in range(2))
-        for _ in range(2):  # the second chunk goes on from a state
+        for _ in range(2):  # the second chunk continues from a state
             inner.given.clear()
             log_probs, state = read_at(stepper, tokens, real, state, at)
-            assert set(inner.given) <= {1, len(places)}  # one where a sliding window restarts
+            assert set(inner.given) <= {1, len(places)}  # one at which a sliding window restarts
             expected, expected_state = stepper(tokens, real, expected_state)
             torch.testing.assert_close(log_probs, picked(expected, at))
             torch.testing.assert_close(leaves(state), leaves(expected_state))
@@ -135,7 +135,7 @@ def test_positions_that_are_asked_for_are_those_of_the_whole_chunk(name, rows, p
 @pytest.mark.parametrize("name", AROUND)
 @settings(deadline=None, max_examples=10)
 @given(ROWS, st.integers(2, 10))
-def test_prefill_asks_for_one_position_a_row_through_every_stepper(name, rows, chunk):
+def test_prefill_requests_one_position_per_row_through_every_stepper(name, rows, chunk):
     inner = Picking(seed=1)
     stepper = AROUND[name](inner)
     tokens, mask = padded([[*row, 0, 1] for row in rows])
@@ -146,7 +146,7 @@ def test_prefill_asks_for_one_position_a_row_through_every_stepper(name, rows, c
         torch.testing.assert_close(last[i], alone[0, -1])
 
 
-def test_a_subclass_whose_call_takes_no_positions_is_called_without():
+def test_a_subclass_whose_call_takes_no_positions_is_supported():
     class Halved(Picking):
         def __call__(self, tokens, mask, state):
             log_probs, state = super().__call__(tokens, mask, state)
@@ -161,19 +161,19 @@ def test_a_subclass_whose_call_takes_no_positions_is_called_without():
 
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.inference_mode()
-def test_a_language_model_applies_its_output_layer_to_one_vector_a_row_of_a_chunk(family, monkeypatch):
-    task, linear, read = model(family), torch.nn.functional.linear, []
+def test_a_language_model_applies_its_output_layer_to_one_vector_per_row(family, monkeypatch):
+    task, linear, num_vectors = model(family), torch.nn.functional.linear, []
 
     def counted(x, weight, bias=None):
         if weight is task.output_weight:
-            read.append(x.shape[:-1].numel())
+            num_vectors.append(x.shape[:-1].numel())
         return linear(x, weight, bias)
 
     monkeypatch.setattr(torch.nn.functional, "linear", counted)
     tokens, mask = torch.randint(VOCABULARY, (3, 20)), torch.arange(20) < torch.tensor([[20], [13], [1]])
     stepper = task.stepper()
     last, state = prefill(stepper, tokens, mask, stepper.initial_state(3, 21), chunk=8)
-    assert read == [3, 3, 3]
+    assert num_vectors == [3, 3, 3]
     expected, after = stepper(tokens, mask, stepper.initial_state(3, 21))
     torch.testing.assert_close(last, expected[[0, 1, 2], [19, 12, 0]])
     following, expected = (stepper(torch.zeros(3, 1, dtype=torch.long), None, each)[0] for each in (state, after))

@@ -1,4 +1,4 @@
-"""A tape gives what the step gives, whatever the step does, and is left where the step would make other calls."""
+"""A tape gives the same results as any step, and ends where the step would make other calls."""
 
 import gc
 import weakref
@@ -24,13 +24,13 @@ from tests.decoding.test_engine import model
 
 STEPS = 40
 Frame = tuple[Tensor, Tensor]
-"""A count (1,) and some numbers (1, 100)."""
+"""A frame of a count (1,) and some numbers (1, 100)."""
 
 
 def counting(
     change: Callable[[Any, Tensor], Tensor], read: Callable[[Tensor], Any] = lambda count: count.item()
 ) -> Any:
-    """A step that changes its numbers by what it has counted to."""
+    """A step that changes its numbers depending on its count."""
 
     def advance(frame: Frame, fed: Tensor | None) -> tuple[Frame, tuple[Tensor]]:
         count, numbers = frame
@@ -45,17 +45,17 @@ SAME = torch.ones(1, 100)
 
 
 @lru_cache
-def remembered(number: int) -> Tensor:
+def cached_numbers(number: int) -> Tensor:
     return torch.full((1, 100), float(number))
 
 
-def loop(number: int, numbers: Tensor) -> Tensor:
+def add_in_a_loop(number: int, numbers: Tensor) -> Tensor:
     for _ in range(number):
         numbers = numbers + 1
     return numbers
 
 
-def written(numbers: Tensor, start: int, length: int, value: float) -> Tensor:
+def write_slice(numbers: Tensor, start: int, length: int, value: float) -> Tensor:
     numbers = numbers.clone()
     numbers.narrow(1, start, length).copy_(torch.full((1, length), value))
     return numbers
@@ -71,7 +71,7 @@ TAPED = {
     ),
     "a property": lambda n, x: x + (x.mT @ x).mean(),
     "several results": lambda n, x: torch.cat(x.split_with_sizes([n, 100 - n], 1)[::-1], 1),
-    "a write": lambda n, x: written(x, n, 2, 3.0),
+    "a write": lambda n, x: write_slice(x, n, 2, 3.0),
     "a number in words": lambda n, x: x + torch.add(x, 1, alpha=n),
     "an iterator": lambda n, x: x + sum(part.sum() for part in iter(x)),
     "repeats by a number": lambda n, x: x + x.repeat_interleave(3, 1).sum(),
@@ -91,8 +91,8 @@ NEVER = {
     "a fraction added": lambda n, x: x + int(0.1 * 5 + n),
     "a number that was cast": lambda n, x: x + x[:, : int(n)].sum(),
     "a list": lambda n, x: x + TABLE[n],
-    "what is remembered": lambda n, x: x + remembered(n),
-    "a loop": loop,
+    "what is remembered": lambda n, x: x + cached_numbers(n),
+    "a loop": add_in_a_loop,
     "a shape of data": lambda n, x: x + len((x > x.mean()).nonzero()),
     "repeats by data": lambda n, x: x + x[0].repeat_interleave((x[0] > x.mean()).long()).sum(),
     "a mask": lambda n, x: x + x[x > x.mean()].sum(),
@@ -103,8 +103,8 @@ NEVER = {
 }
 
 
-def above(limit: float, numbers: Tensor) -> Tensor:
-    """3, or 4 once the numbers are above a limit: what is the same in two steps may be another in a third."""
+def three_or_four(limit: float, numbers: Tensor) -> Tensor:
+    """3, or 4 once the numbers are above a limit: a value that is equal in two steps may differ in a third."""
     return (numbers[0, 0] > limit).long() + 3
 
 
@@ -133,7 +133,7 @@ NEVER |= {
     "a sign": lambda n, x: x + (1 if +n < 25 else 2),
     "digits": lambda n, x: x + len(str(n)),
     "digits in a text": lambda n, x: x + len(f"{n:d}"),
-    **{name: lambda n, x, sized=sized: x + len(sized(above(22, x), x)) for name, sized in SIZED.items()},
+    **{name: lambda n, x, sized=sized: x + len(sized(three_or_four(22, x), x)) for name, sized in SIZED.items()},
 }
 TAPED |= {"a part changed in place": cut_in_place}
 
@@ -152,7 +152,7 @@ def is_equal(a: list[Tensor], b: list[Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("name", TAPED | LEFT | NEVER)
-def test_a_tape_gives_what_the_step_gives(name, monkeypatch):
+def test_a_tape_gives_the_same_as_the_step(name, monkeypatch):
     change, taped, following = (TAPED | LEFT | NEVER)[name], [], Tape.next_step
     monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: taped.append(tape) or following(tape, ahead))
     step = counting(change)
@@ -171,12 +171,12 @@ def test_an_answer_that_changes_is_noticed():
     assert is_equal(outcome(Taped(step, start())), outcome(Eager(step, start())))
 
 
-def test_what_is_fed_is_read_anew():
+def test_fed_values_are_read_at_every_step():
     step, fed = counting(lambda n, x: x + x[:, :n].sum() * 1e-3), torch.rand(STEPS, 1)
     assert is_equal(outcome(Taped(step, start()), fed=fed), outcome(Eager(step, start()), fed=fed))
 
 
-def test_leaves_that_are_one_tensor_may_part():
+def test_leaves_that_share_a_tensor_may_diverge():
     def advance(frame: Frame, fed: Tensor | None) -> Any:
         a, b = frame
         return (a + 1, b + a), (b,)
@@ -194,13 +194,13 @@ def test_a_state_that_grows_is_taped():
     assert is_equal(outcome(repeated), outcome(Eager(advance, (torch.ones(1, 2),))))
     assert repeated.tape is not None
     repeated.release()
-    for size in (2, 60, 1):  # smaller and larger than what was seen
+    for size in (2, 60, 1):  # smaller and larger than in the recorded steps
         repeated.restart(advance, (torch.ones(1, size),))
         assert is_equal(outcome(repeated), outcome(Eager(advance, (torch.ones(1, size),))))
         assert not repeated.misses
 
 
-def test_a_sum_of_counted_numbers_is_counted_and_a_comparison_says_how_long_it_holds():
+def test_sums_of_counted_numbers_are_counted_and_comparisons_limit_the_horizon():
     horizon = Horizon()
     n = Counted.of(10, 2, horizon)
     assert (n + 3).slope == (3 + n).slope == (n - 3).slope == 2 and (3 - n).slope == -2 and (n + n).slope == 4
@@ -217,14 +217,14 @@ def test_a_comparison_that_never_changes_sets_no_limit():
     n = Counted.of(10, 1, horizon)
     assert n >= 10 - 1 and n != 3 and n < n + 1
     assert horizon.last == FOREVER
-    assert horizon.first == 0  # at 9 the first comparison, with 9, would come out otherwise
+    assert horizon.first == 0  # at 9 the first comparison, with 9, would have another result
 
 
 @pytest.mark.parametrize("lengths", [(9, 9, 9), (3, 3, 3), (12, 12, 12), (9, 4, 7), (2, 1, 3)])
 @pytest.mark.parametrize("family", ["gpt", "llama", "recurrent", "mixed"])
-def test_a_tape_is_taken_again_from_any_position(family, lengths, monkeypatch):
-    task, made, make, steps, following = model(family), [], Tape.__init__, [], Tape.next_step
-    monkeypatch.setattr(Tape, "__init__", lambda tape, recording: made.append(tape) or make(tape, recording))
+def test_a_tape_is_reused_from_any_position(family, lengths, monkeypatch):
+    task, tapes_made, make, steps, following = model(family), [], Tape.__init__, [], Tape.next_step
+    monkeypatch.setattr(Tape, "__init__", lambda tape, recording: tapes_made.append(tape) or make(tape, recording))
     monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
 
     def write(lengths: Any) -> Any:
@@ -233,7 +233,7 @@ def test_a_tape_is_taken_again_from_any_position(family, lengths, monkeypatch):
             torch.arange(3 * longest).view(3, -1) % 90,
             torch.arange(longest) < torch.tensor(lengths)[:, None],
         )
-        # One capacity for all, and with it one shape of the frame; the longest fill it.
+        # One capacity for all, so the frame has one shape; the longest texts fill it.
         state = task.stepper().initial_state(3, 12 + 40)
         return greedy_sequences(
             task.stepper(), prompt, mask if len(set(lengths)) > 1 else None, state, max_new=40
@@ -241,16 +241,16 @@ def test_a_tape_is_taken_again_from_any_position(family, lengths, monkeypatch):
 
     first = (9, 9, 9) if len(set(lengths)) == 1 else (5, 9, 7)
     write(first)
-    assert len(made) == 1
-    again = write(lengths)
+    assert len(tapes_made) == 1
+    second_run = write(lengths)
     number = len(steps)
-    assert torch.equal(write(lengths), again)
-    assert len(made) == 1 and len(steps) - number >= 38, "only the last step may be left"
+    assert torch.equal(write(lengths), second_run)
+    assert len(tapes_made) == 1 and len(steps) - number >= 38, "only the last step may be left"
     with watching({next(module for module in task.modules()): lambda _: None}):
-        assert torch.equal(write(lengths), again)
+        assert torch.equal(write(lengths), second_run)
 
 
-def test_a_context_that_slides_is_taped_between_its_restarts(monkeypatch):
+def test_a_sliding_context_is_taped_between_its_restarts(monkeypatch):
     task, steps, following = model("gpt", max_length=24), [], Tape.next_step
     monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
     prompt, mask = torch.arange(14).view(2, 7), torch.arange(7) < torch.tensor([[7], [3]])
@@ -265,7 +265,7 @@ def test_a_context_that_slides_is_taped_between_its_restarts(monkeypatch):
     hook.remove()
 
 
-def test_a_tape_reads_weights_as_they_are_now():
+def test_a_tape_reads_the_current_weights():
     task, prompt = model("gpt"), torch.zeros(1, 1, dtype=torch.long)
     before = greedy_sequences(task.stepper(), prompt, max_new=30).tokens
     with torch.no_grad():
@@ -277,7 +277,7 @@ def test_a_tape_reads_weights_as_they_are_now():
     assert torch.equal(after, greedy_sequences(task.stepper(), prompt, max_new=30).tokens)
 
 
-def test_a_tape_that_is_kept_keeps_no_model_alive():
+def test_a_cached_tape_keeps_no_model_alive():
     task = model("gpt")
     weight = weakref.ref(next(task.parameters()))
     greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=30)
@@ -286,14 +286,14 @@ def test_a_tape_that_is_kept_keeps_no_model_alive():
     assert weight() is None
 
 
-def test_a_mistake_is_told_by_the_step_itself():
+def test_errors_are_raised_by_the_step_itself():
     prompt = torch.zeros(1, 190, dtype=torch.long)
     with pytest.raises(UserError, match="the sequence reaches position 201, but the model has learnt 200 positions"):
         greedy_sequences(model("gpt").stepper(), prompt, max_new=30)
 
 
-def test_whoever_begins_to_watch_sees_the_steps_from_there_on():
-    task, seen = model("gpt"), []
+def test_recording_that_starts_later_records_the_steps_from_then_on():
+    task, recorded = model("gpt"), []
     stepper = task.stepper()
     tap = next(module for module in task.modules() if isinstance(module, Attention)).weights
     with torch.inference_mode():
@@ -306,6 +306,6 @@ def test_whoever_begins_to_watch_sees_the_steps_from_there_on():
         repeated = Taped(advance, (torch.zeros(1, 1, dtype=torch.long), state))
         repeated.run(20)
         assert repeated.tape is not None
-        with watching({tap: seen.append}):
+        with watching({tap: recorded.append}):
             repeated.run(5)
-    assert len(seen) == 5
+    assert len(recorded) == 5

@@ -1,4 +1,4 @@
-"""Chunks that are read from tapes, wherever they stand."""
+"""Chunks that are read from tapes, at any position."""
 
 import weakref
 
@@ -14,14 +14,14 @@ from tests.decoding.test_engine import FAMILIES, VOCABULARY, model
 
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.inference_mode()
-def test_a_chunk_from_a_tape_is_read_as_the_stepper_reads_it(family, monkeypatch):
+def test_a_chunk_read_from_a_tape_equals_the_stepper(family, monkeypatch):
     task, steps, following = model(family), [], Tape.next_step
     monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
     plain, taped = task.stepper(), TapedCalls(task.stepper())
     state = plain.initial_state(2, 180)
     generator = torch.Generator().manual_seed(1)
     for number in range(40):
-        length = (3, 1, 5)[number % 3]  # so that chunks of one length follow each other at many distances
+        length = (3, 1, 5)[number % 3]  # so that chunks of one length occur at many distances
         tokens = torch.randint(VOCABULARY, (2, length), generator=generator)
         expected, after = plain(tokens, None, copy_state(state))
         log_probs, _ = taped(tokens, None, copy_state(state))
@@ -31,7 +31,7 @@ def test_a_chunk_from_a_tape_is_read_as_the_stepper_reads_it(family, monkeypatch
 
 
 @torch.inference_mode()
-def test_positions_of_a_chunk_are_picked_on_the_tape(monkeypatch):
+def test_positions_of_a_chunk_are_selected_on_the_tape(monkeypatch):
     task, steps, following = model("gpt"), [], Tape.next_step
     monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
     plain, taped = task.stepper(), TapedCalls(task.stepper())
@@ -46,7 +46,7 @@ def test_positions_of_a_chunk_are_picked_on_the_tape(monkeypatch):
 
 
 @torch.inference_mode()
-def test_a_chunk_with_a_mask_is_read_as_it_was_written():
+def test_a_chunk_with_a_mask_is_read_without_a_tape():
     task = model("gpt")
     tokens, mask = (
         torch.randint(VOCABULARY, (2, 4)),
@@ -60,7 +60,7 @@ def test_a_chunk_with_a_mask_is_read_as_it_was_written():
 
 
 @torch.inference_mode()
-def test_tapes_that_are_held_are_given_back_with_their_holder():
+def test_held_tapes_are_released_with_their_holder():
     forget_graphs()
     task, tokens = model("gpt"), torch.randint(VOCABULARY, (1, 3))
     for _ in range(3):
@@ -73,18 +73,18 @@ def test_tapes_that_are_held_are_given_back_with_their_holder():
         assert place() is None
         assert [tape.is_taken for kept in _graphs.values() for tape in kept] == [
             False
-        ]  # so that the next one takes the same
+        ]  # so that the next one uses the same
 
 
 @torch.inference_mode()
-def test_a_new_text_is_read_with_the_weights_of_its_time():
+def test_a_new_text_is_read_with_the_current_weights():
     task, tokens = model("gpt"), torch.randint(VOCABULARY, (1, 3))
     taped, plain = TapedCalls(task.stepper()), task.stepper()
     for scale in (1.0, 2.0):
         for parameter in task.parameters():
             parameter.data = scale * parameter.data
-        state, other = taped.initial_state(1, 180), plain.initial_state(1, 180)
+        state, plain_state = taped.initial_state(1, 180), plain.initial_state(1, 180)
         for _ in range(20):
-            found, state = taped(tokens, None, state)
-            expected, other = plain(tokens, None, other)
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+            actual, state = taped(tokens, None, state)
+            expected, plain_state = plain(tokens, None, plain_state)
+            torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)

@@ -31,25 +31,25 @@ def tokens_of(text):
 
 
 def allowed_after(stepper, text):
-    """The symbols that may follow, and how many rows of log-probabilities are all refused."""
+    """The symbols that may follow a text."""
     log_probs, _ = stepper(torch.tensor([tokens_of(text)]), None, stepper.initial_state(1))
     return {SYMBOLS[i] for i in (log_probs[0, -1] > -math.inf).nonzero().flatten().tolist()}
 
 
 def longest_chain(tree):
-    """The most brackets around the same words."""
-    found = [0]
+    """The largest number of brackets around the same words."""
+    chains = [0]
 
     def chain(node, below):
-        found.append(0 if node.is_leaf else 1 + (below[0] if len(below) == 1 else 0))
-        return found[-1]
+        chains.append(0 if node.is_leaf else 1 + (below[0] if len(below) == 1 else 0))
+        return chains[-1]
 
     fold(tree, chain)
-    return max(found)
+    return max(chains)
 
 
 def tree_written(tokens, length, num_words, max_length, max_depth=64, max_unary=6):
-    """The tree that was generated, or an error where it is none over so many words within the bounds."""
+    """The generated tree, after checking that it is a tree over this number of words within the bounds."""
     symbols = [SYMBOLS[token] for token in tokens[:length]]
     assert symbols[-1] == "</s>" and len(symbols) <= max_length, symbols
     tree = delinearise(symbols[:-1], ["w"] * num_words)
@@ -59,33 +59,32 @@ def tree_written(tokens, length, num_words, max_length, max_depth=64, max_unary=
 
 @cache
 def all_trees(num_words, depth, max_unary):
-    """Every tree over the words with labels A and B, leaves X, within the bounds, as (symbols, chain)."""
+    """All trees over the words with labels A and B and leaves X within the bounds, as (symbols, chain)."""
     if depth == 0:
         return frozenset()
-    found = set()
+    trees = set()
     for children, chain in rows_of_children(num_words, depth - 1, max_unary):
         if chain < max_unary:
-            found |= {((f"({label}", *children, f"){label}"), chain + 1) for label in "AB"}
-    return frozenset(found)
+            trees |= {((f"({label}", *children, f"){label}"), chain + 1) for label in "AB"}
+    return frozenset(trees)
 
 
 @cache
 def rows_of_children(num_words, depth, max_unary):
-    """Every row of one or more children over the words, as (symbols, chain of the only child, else 0)."""
+    """All rows of one or more children over the words, as (symbols, chain of an only child, or 0)."""
     children = {(("XX",), 0)} if num_words == 1 else set()
     children |= all_trees(num_words, depth, max_unary)
-    found = set(children)
+    rows = set(children)
     for first in range(1, num_words):
         lefts = ({(("XX",), 0)} if first == 1 else set()) | all_trees(first, depth, max_unary)
         for left, _ in lefts:
-            found |= {((*left, *right), 0) for right, _ in rows_of_children(num_words - first, depth, max_unary)}
-    return frozenset(found)
+            rows |= {((*left, *right), 0) for right, _ in rows_of_children(num_words - first, depth, max_unary)}
+    return frozenset(rows)
 
 
 def written_by(stepper):
-    """Everything that a constraint lets a row write, by trying whatever it allows (YY, which does as XX does,
-    aside)."""
-    found, running = set(), [()]
+    """All sequences that a constraint allows, by trying every allowed symbol except YY, which behaves like XX."""
+    sequences, running = set(), [()]
     state = stepper.initial_state(1)
     log_probs, state = stepper(torch.tensor([[START]]), None, state)
     while running:
@@ -94,20 +93,20 @@ def written_by(stepper):
         keep = tokens != SYMBOLS.index("YY")
         rows, tokens = rows[keep], tokens[keep]
         grown = [(*running[row], SYMBOLS[token]) for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)]
-        found |= {symbols for symbols in grown if symbols[-1] == "</s>"}
+        sequences |= {symbols for symbols in grown if symbols[-1] == "</s>"}
         going = [i for i, symbols in enumerate(grown) if symbols[-1] != "</s>"]
         running = [grown[i] for i in going]
         if running:
             log_probs, state = stepper(tokens[going][:, None], None, select_rows(state, rows[going]))
-    return found
+    return sequences
 
 
 @pytest.mark.parametrize(
     "num_words, max_depth, max_unary", [(1, 4, 3), (1, 4, 1), (2, 3, 2), (2, 3, 1), (3, 2, 2), (3, 3, 1), (2, 4, 3)]
 )
 @pytest.mark.parametrize("slack", [0, 1, 2, 5])
-def test_what_may_be_written_is_exactly_every_tree_within_the_bounds(num_words, max_depth, max_unary, slack):
-    # With max_length counted from the shortest tree: the words, the root's brackets and the end.
+def test_exactly_the_trees_within_the_bounds_are_allowed(num_words, max_depth, max_unary, slack):
+    # max_length is counted from the shortest tree: the words, the root's brackets and the end.
     max_length = num_words + 3 + slack
     expected = {
         (*symbols, "</s>") for symbols, _ in all_trees(num_words, max_depth, max_unary) if len(symbols) < max_length
@@ -117,8 +116,8 @@ def test_what_may_be_written_is_exactly_every_tree_within_the_bounds(num_words, 
     assert expected
 
 
-def test_deep_left_branching_is_refused_only_where_words_run_out():
-    # Three words, chains of at most 1: (A (A (A takes two further words to break the two outer chains, and there are
+def test_deep_left_branching_is_banned_only_if_words_run_out():
+    # Three words, chains of at most 1: (A (A (A needs two more words to break the two outer chains, and there are
     # exactly two.
     stepper = constrained(UNIFORM, [3], 30, max_unary=1)
     assert allowed_after(stepper, "<s> (A (A") == {"(A", "(B", "XX", "YY"}
@@ -151,19 +150,19 @@ def test_deep_left_branching_is_refused_only_where_words_run_out():
         ("XX </s> <s> (A", "(A (B XX YY"),
     ],
 )
-def test_what_may_follow_three_words_in_the_making(text, expected):
+def test_the_symbols_that_may_continue_three_words_are_allowed(text, expected):
     assert allowed_after(constrained(UNIFORM, [3], 30), text) == set(expected.split())
 
 
-def test_nothing_opens_once_the_tokens_left_only_just_close_what_is_open():
-    # ( XX XX ) end is 5; one more pair of brackets makes 7.
+def test_no_bracket_opens_if_the_remaining_tokens_only_suffice_to_close():
+    # ( XX XX ) end has 5 symbols; one more pair of brackets makes 7.
     assert allowed_after(constrained(UNIFORM, [2], 6), "<s> (A") == {"XX", "YY"}
     assert allowed_after(constrained(UNIFORM, [2], 7), "<s> (A") == {"(A", "(B", "XX", "YY"}
     assert allowed_after(constrained(UNIFORM, [2], 7), "<s> (A (B") == {"XX", "YY"}
     assert allowed_after(constrained(UNIFORM, [2], 99, max_depth=1), "<s> (A") == {"XX", "YY"}
 
 
-def test_refused_probability_is_lost_to_nobody():
+def test_the_probability_of_banned_symbols_is_not_redistributed():
     stepper = constrained(UNIFORM, [1], 9)
     log_probs, _ = stepper(torch.tensor([[START]]), None, stepper.initial_state(1))
     assert log_probs[0, 0].exp().tolist() == pytest.approx([0, 0, 0, 1 / 9, 0, 1 / 9, 0, 0, 0])
@@ -186,7 +185,7 @@ steppers = random_matrices | st.builds(lambda build, seed: build(seed), models, 
 
 @settings(max_examples=25)
 @given(steppers, sentences, bounds, st.integers(0, 20), st.integers(0, 9))
-def test_every_greedy_and_every_sampled_output_is_a_tree_over_its_words(inner, lengths, bound, slack, seed):
+def test_greedy_and_sampled_outputs_are_trees_over_their_words(inner, lengths, bound, slack, seed):
     max_length = max(lengths) + 3 + slack
     stepper = constrained(inner, lengths, max_length, **bound)
     prompt = torch.full((len(lengths), 1), START)
@@ -207,19 +206,21 @@ def test_every_hypothesis_of_a_beam_is_a_tree_over_its_sentence(inner, lengths, 
     max_length = max(lengths) + 3 + slack
     stepper = constrained(inner, lengths, max_length, **bound)
     prompt = torch.full((len(lengths), 1), START)
-    found = beam_search(
+    hypotheses = beam_search(
         stepper, prompt, beams=beams, n_best=beams, max_new=max_length, end=END, length_penalty=length_penalty
     )
-    assert bool((found.lengths[:, 0] > 0).all())
+    assert bool((hypotheses.lengths[:, 0] > 0).all())
     for sentence, num_words in enumerate(lengths):
-        for tokens, length in zip(found.tokens[sentence].tolist(), found.lengths[sentence].tolist(), strict=True):
+        for tokens, length in zip(
+            hypotheses.tokens[sentence].tolist(), hypotheses.lengths[sentence].tolist(), strict=True
+        ):
             if length:
                 tree_written(tokens, length, num_words, max_length, **bound)
 
 
 @settings(max_examples=8)
 @given(st.integers(0, 9999), sentences, st.integers(1, 4))
-def test_a_sentence_is_parsed_in_a_batch_as_it_is_alone(seed, lengths, beams):
+def test_a_sentence_is_parsed_equally_in_a_batch_and_alone(seed, lengths, beams):
     prompts = [[SYMBOLS.index("<pad>")] * (i % 3) + [START] for i in range(len(lengths))]
     options = {"beams": beams, "max_new": 25, "end": END}
     together = beam_search(constrained(Recurrent(9, seed), lengths, 25), *padded(prompts), **options)
@@ -232,12 +233,12 @@ def test_a_sentence_is_parsed_in_a_batch_as_it_is_alone(seed, lengths, beams):
 
 @settings(max_examples=8)
 @given(st.integers(0, 9999), sentences, st.sets(st.integers(1, 20)))
-def test_a_chunk_of_ragged_rows_is_each_row_alone_and_token_by_token(seed, lengths, cuts):
+def test_a_chunk_of_ragged_rows_equals_each_row_token_by_token(seed, lengths, cuts):
     stepper = constrained(Recurrent(9, seed), lengths, 16)
-    written = greedy_sequences(stepper, torch.full((len(lengths), 1), START), max_new=16, end=END)
+    generated = greedy_sequences(stepper, torch.full((len(lengths), 1), START), max_new=16, end=END)
     rows = [
         [START, *tokens[:length]]
-        for tokens, length in zip(written.tokens.tolist(), written.lengths.tolist(), strict=True)
+        for tokens, length in zip(generated.tokens.tolist(), generated.lengths.tolist(), strict=True)
     ]
     tokens, mask = padded(rows)
     state, pieces = stepper.initial_state(len(rows)), []
@@ -254,15 +255,15 @@ def test_a_chunk_of_ragged_rows_is_each_row_alone_and_token_by_token(seed, lengt
             assert chunked[i, t].tolist() == pytest.approx(log_probs[0, 0].exp().tolist())
 
 
-def test_a_model_that_knows_the_tree_writes_it():
+def test_a_model_that_predicts_the_tree_generates_it():
     tree = Tree("A", [Tree("XX", word="a"), Tree("B", [Tree("XX", word="b"), Tree("XX", word="c")])])
     order = [START, *tokens_of(" ".join(linearise(tree))), END]
     table = torch.full((len(order), 9, 9), 0.01)
     for t, token in enumerate(order[1:]):
         table[t, :, token] = 1
     stepper = constrained(Transition((table / table.sum(-1, keepdim=True)).tolist()), [3], 20)
-    found = greedy_sequences(stepper, torch.tensor([[START]]), max_new=20, end=END)
-    assert found.tokens.tolist() == [order[1:]]
+    generated = greedy_sequences(stepper, torch.tensor([[START]]), max_new=20, end=END)
+    assert generated.tokens.tolist() == [order[1:]]
 
 
 @pytest.mark.parametrize(
@@ -302,14 +303,14 @@ def test_a_model_that_knows_the_tree_writes_it():
         ),
     ],
 )
-def test_bounds_and_tokens_that_no_tree_fits_are_refused(changes, sentence):
+def test_impossible_bounds_and_tokens_are_rejected(changes, sentence):
     options = {"tokens": TOKENS, "lengths": torch.tensor([4, 1]), "max_length": 9, **changes}
     with pytest.raises(UserError) as caught:
         TreeConstraint(UNIFORM, **options)
     assert str(caught.value) == sentence
 
 
-def test_a_decoder_that_would_stop_too_soon_is_refused():
+def test_a_decoder_that_would_stop_too_early_is_rejected():
     stepper = constrained(UNIFORM, [2, 2], 9)
     with pytest.raises(UserError) as caught:
         greedy_sequences(stepper, torch.tensor([[START], [START]]), max_new=8, end=END)
@@ -321,16 +322,16 @@ def test_a_decoder_that_would_stop_too_soon_is_refused():
         greedy_sequences(stepper, torch.tensor([[START]]), max_new=9, end=END)
 
 
-def test_a_row_is_bounded_by_its_own_longest_whatever_stands_beside_it():
+def test_each_row_is_limited_by_its_own_max_length():
     eager = Transition([[0.4 if symbol == "(A" else 0.6 / (len(SYMBOLS) - 1) for symbol in SYMBOLS]] * len(SYMBOLS))
     prompt = torch.full((2, 1), START)
-    found = greedy_sequences(constrained(eager, [2, 2], torch.tensor([7, 12])), prompt, max_new=12, end=END)
-    assert found.lengths.tolist() == [7, 11]  # a bracket is two symbols, so one place is left over
+    generated = greedy_sequences(constrained(eager, [2, 2], torch.tensor([7, 12])), prompt, max_new=12, end=END)
+    assert generated.lengths.tolist() == [7, 11]  # a pair of brackets is two symbols, so one place stays free
     alone = greedy_sequences(constrained(eager, [2], 7), prompt[:1], max_new=7, end=END)
-    assert found.tokens[0, :7].tolist() == alone.tokens[0].tolist()
+    assert generated.tokens[0, :7].tolist() == alone.tokens[0].tolist()
 
 
-def test_one_token_may_start_and_end():
+def test_one_token_may_be_both_start_and_end():
     symbols = ["<end>", "(A", ")A", "XX"]
     stepper = TreeConstraint(
         Transition([[0.25] * 4] * 4),
@@ -338,8 +339,8 @@ def test_one_token_may_start_and_end():
         lengths=torch.tensor([1, 2]),
         max_length=torch.tensor([4, 5]),
     )
-    found = greedy_sequences(stepper, torch.zeros(2, 1, dtype=torch.long), max_new=5, end=0)
-    assert [[symbols[token] for token in row] for row in found.tokens.tolist()] == [
+    generated = greedy_sequences(stepper, torch.zeros(2, 1, dtype=torch.long), max_new=5, end=0)
+    assert [[symbols[token] for token in row] for row in generated.tokens.tolist()] == [
         ["(A", "XX", ")A", "<end>", "<end>"],
         ["(A", "XX", "XX", ")A", "<end>"],
     ]
