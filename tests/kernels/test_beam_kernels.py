@@ -42,7 +42,7 @@ def device() -> str:
     "sentences, beams, heads, key_heads, dim, slots, alibi",
     [(1, 3, 4, 4, 64, 37, False), (2, 2, 4, 2, 16, 300, False), (3, 4, 2, 1, 32, 40, True)],
 )
-def test_one_position_sees_what_its_table_says(device, dtype, sentences, beams, heads, key_heads, dim, slots, alibi):
+def test_one_position_sees_the_slots_of_its_table(device, dtype, sentences, beams, heads, key_heads, dim, slots, alibi):
     batch = sentences * beams
     query, key, value = (
         torch.randn(batch, number, 1, dim, device=device).to(dtype) for number in (heads, key_heads, key_heads)
@@ -60,7 +60,9 @@ def test_one_position_sees_what_its_table_says(device, dtype, sentences, beams, 
     ]
     table = places.index_put((rows, count + 1), own[rows, count + 1])
     with torch.no_grad():
-        found = decode_attention(query, key, value, keys, values, count, first, scale=0.3, slopes=slopes, places=places)
+        actual = decode_attention(
+            query, key, value, keys, values, count, first, scale=0.3, slopes=slopes, places=places
+        )
     assert torch.equal(keys, written[0]) and torch.equal(values, written[1]), (
         "the new key is written into the row's own storage alone"
     )
@@ -72,12 +74,12 @@ def test_one_position_sees_what_its_table_says(device, dtype, sentences, beams, 
     if slopes is not None:
         scores = scores - slopes.double()[:, None, None] * (count[:, None] - position)[:, None, None]
     is_seen = (position >= first[:, None]) & (position <= count[:, None])
-    wanted = scores.masked_fill(~is_seen[:, None, None], -torch.inf).softmax(-1) @ v
-    assert float((found.double() - wanted).norm() / wanted.norm()) < ALLOWED[dtype]
+    expected = scores.masked_fill(~is_seen[:, None, None], -torch.inf).softmax(-1) @ v
+    assert float((actual.double() - expected).norm() / expected.norm()) < ALLOWED[dtype]
 
 
 @pytest.mark.parametrize("family", ["gpt", "llama"])
-def test_a_search_through_the_table_finds_what_a_search_with_copies_finds(device, family, monkeypatch):
+def test_a_search_through_the_table_equals_a_search_with_copies(device, family, monkeypatch):
     sizes = {
         "dim": 32,
         "num_layers": 2,
@@ -99,24 +101,24 @@ def test_a_search_through_the_table_finds_what_a_search_with_copies_finds(device
 
     with monkeypatch.context() as patched:
         patched.setattr(Buffer, "reordered", moved)
-        wanted = search()
+        expected = search()
     monkeypatch.setattr(attention, "supports_decode_attention", lambda x, head_dim: not torch.is_grad_enabled())
-    found = search()
-    assert torch.equal(found.tokens, wanted.tokens)
-    torch.testing.assert_close(found.log_probs, wanted.log_probs)
+    actual = search()
+    assert torch.equal(actual.tokens, expected.tokens)
+    torch.testing.assert_close(actual.log_probs, expected.log_probs)
 
 
 @pytest.mark.parametrize(
     "shape, k", [((1, 1), 1), ((4, 50), 10), ((2, 3, 7), 7), ((3, 1025), 10), ((2, 9001), 33), ((40, 5000), 2)]
 )
-def test_the_largest_entries_are_those_of_a_stable_sort(device, shape, k):
+def test_the_largest_entries_equal_those_of_a_stable_sort(device, shape, k):
     x = torch.randn(*shape, device=device)
     x = torch.where(torch.rand_like(x) < 0.5, (4 * x).round() / 4, x)  # some are equal
     x = torch.where(torch.rand_like(x) < 0.2, -torch.inf, x)
     values, indices = topk(x, k)
-    wanted = x.sort(dim=-1, descending=True, stable=True)
-    assert torch.equal(values, wanted.values[..., :k])
-    assert torch.equal(indices, wanted.indices[..., :k])
+    expected = x.sort(dim=-1, descending=True, stable=True)
+    assert torch.equal(values, expected.values[..., :k])
+    assert torch.equal(indices, expected.indices[..., :k])
 
 
 def test_zeros_of_both_signs_are_equal_and_nan_is_the_largest(device):
@@ -126,14 +128,14 @@ def test_zeros_of_both_signs_are_equal_and_nan_is_the_largest(device):
     assert topk(x, 4).indices.tolist() == [[0, 1, 2, 3], [1, 3, 2, 0], [0, 1, 2, 3]]
 
 
-def test_rows_that_lie_apart_are_read_where_they_lie(device):
+def test_strided_rows_are_read_in_place(device):
     x = torch.randn(3, 5, 30, device=device)
     for part in (x[:, -1], x[:, :, 3:9], x.transpose(1, 2)):
         assert torch.equal(topk(part, 3).values, part.topk(3).values)
 
 
 class OfWords:
-    """Stands for a stepper of so many words, whose log-probabilities are given."""
+    """A stub for a stepper with this vocabulary, whose log-probabilities are given."""
 
     def __init__(self, vocabulary: int):
         self.vocabulary = vocabulary
@@ -144,7 +146,7 @@ class OfWords:
     "beams, vocabulary, ends, penalty",
     [(5, 40, (), 1.0), (5, 40, (3,), 1.0), (3, 30, (1, 2, 7), 0.6), (4, 5, (0,), 0.0), (8, 60, (9,), 1.5)],
 )
-def test_what_a_step_chooses_in_one_kernel_is_what_its_equations_choose(
+def test_a_step_in_one_kernel_chooses_the_same_as_its_equations(
     device, beams, vocabulary, ends, penalty, n_best, monkeypatch
 ):
     sentences, longest = 3, 7
@@ -152,31 +154,34 @@ def test_what_a_step_chooses_in_one_kernel_is_what_its_equations_choose(
     limits = torch.tensor([7, 3, 5], device=device)
     table = 2 * torch.randn(longest, sentences, beams, vocabulary, device=device)
     table[:, :, :, list(ends)] += 2.0  # many end
-    table[2, 1] = -torch.inf  # nothing is left
-    table[3, 2, :, : vocabulary // 2] = 1.0  # equals
+    table[2, 1] = -torch.inf  # no candidates remain
+    table[3, 2, :, : vocabulary // 2] = 1.0  # equal entries
 
     def frames() -> list[Frame]:
         state = (torch.arange(sentences * beams, device=device)[:, None],)
-        found = [search.begin(table[0].flatten(0, 1), state, limits, longest)]
+        steps = [search.begin(table[0].flatten(0, 1), state, limits, longest)]
         for log_probs in table.log_softmax(-1):
-            frame, (goes_on,) = search.expand(log_probs.nan_to_num(nan=-torch.inf), found[-1])
-            found.append(frame._replace(trail=frame.trail.clone()))
+            frame, (goes_on,) = search.expand(log_probs.nan_to_num(nan=-torch.inf), steps[-1])
+            steps.append(frame._replace(trail=frame.trail.clone()))
             outcomes.append(goes_on.tolist())
-        return found
+        return steps
 
     outcomes: list[list[bool]] = []
     with torch.no_grad():
         monkeypatch.setattr(Search, "takes_kernel", lambda search, own: False)
-        # Of equals the first is taken, as the kernel of a captured step does; torch leaves open which.
+        # Of equal entries the first is used, as in the kernel of a captured step; torch does not specify which.
         with monkeypatch.context() as patched:
             patched.setattr(Tensor, "topk", lambda x, k: sorted_topk(x, k))
-            wanted = frames()
+            expected = frames()
             monkeypatch.setattr(Search, "takes_kernel", lambda search, own: has_form(own, search.width))
-            found = frames()
+            steps = frames()
     assert outcomes[:longest] == outcomes[longest:]
-    for step, (frame, other) in enumerate(zip(found, wanted, strict=True)):
+    for step, (frame, expected_frame) in enumerate(zip(steps, expected, strict=True)):
         for name in Frame._fields:
-            assert all(map(torch.equal, leaves(getattr(frame, name)), leaves(getattr(other, name)))), (step, name)
+            assert all(map(torch.equal, leaves(getattr(frame, name)), leaves(getattr(expected_frame, name)))), (
+                step,
+                name,
+            )
 
 
 def sorted_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -56,26 +56,26 @@ def draw(
     return normal(rows, input_dim), [normal(rows, dim) for _ in range(2 if kind == "lstm" else 1)], weights
 
 
-def error(found: Tensor, wanted: Tensor) -> float:
-    return float((found.double() - wanted).norm() / wanted.norm())
+def error(actual: Tensor, expected: Tensor) -> float:
+    return float((actual.double() - expected).norm() / expected.norm())
 
 
 @pytest.mark.parametrize("rows", [1, 3, 8, 9, 33, 64, 128])
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize("kind", GATES)
-def test_a_step_is_its_equation(device, kind, dtype, rows):
+def test_a_step_equals_its_equation(device, kind, dtype, rows):
     if IS_INTERPRETED and dtype == torch.bfloat16 and rows > module.FEW:
         pytest.skip("the interpreter multiplies the bits of bfloat16 as integers")
     x, state, weights = draw(kind, rows, 70, 100, device, dtype)
-    found, wanted = cell_step(kind, x, state, weights), equation(kind, x, state, weights)
-    assert [part.dtype for part in found] == [dtype] * len(state)
-    assert all(error(*pair) < ALLOWED[dtype] for pair in zip(found, wanted, strict=True))
+    actual, expected = cell_step(kind, x, state, weights), equation(kind, x, state, weights)
+    assert [part.dtype for part in actual] == [dtype] * len(state)
+    assert all(error(*pair) < ALLOWED[dtype] for pair in zip(actual, expected, strict=True))
 
 
 @pytest.mark.parametrize("rows", [2, 20])
 @pytest.mark.parametrize("input_dim, dim", [(1, 1), (300, 5), (3, 130), (257, 64)])
 @pytest.mark.parametrize("kind", GATES)
-def test_a_step_of_any_width(device, kind, input_dim, dim, rows):
+def test_a_step_of_any_width_equals_its_equation(device, kind, input_dim, dim, rows):
     x, state, weights = draw(kind, rows, input_dim, dim, device, torch.float32)
     for pair in zip(cell_step(kind, x, state, weights), equation(kind, x, state, weights), strict=True):
         assert error(*pair) < ALLOWED[torch.float32]
@@ -83,7 +83,7 @@ def test_a_step_of_any_width(device, kind, input_dim, dim, rows):
 
 @pytest.mark.parametrize("rows", [2, 20])
 @pytest.mark.parametrize("kind", GATES)
-def test_a_depth_of_several_tiles(device, kind, rows, monkeypatch):
+def test_a_depth_of_several_tiles_equals_the_equation(device, kind, rows, monkeypatch):
     monkeypatch.setattr(module, "FEW_LONGEST", 32)
     monkeypatch.setattr(module, "MANY_STEP", {4: 16})
     x, state, weights = draw(kind, rows, 70, 100, device, torch.float32)
@@ -93,49 +93,52 @@ def test_a_depth_of_several_tiles(device, kind, rows, monkeypatch):
 
 @pytest.mark.parametrize("rows", [3, 17])
 @pytest.mark.parametrize("kind", GATES)
-def test_matrices_are_read_where_they_lie_and_nothing_beside_them(device, kind, rows):
-    """Around every matrix is NaN, which any entry read out of bounds would bring into the sums."""
+def test_matrices_are_read_in_place_and_nothing_outside_them(device, kind, rows):
+    """Every matrix is surrounded by NaN, which any read out of bounds would bring into the sums."""
     x, state, weights = draw(kind, rows, 70, 36, device, torch.float32)
-    wanted = equation(kind, x, state, weights)
+    expected = equation(kind, x, state, weights)
 
-    def laid_in_nan(matrix: Tensor) -> Tensor:
+    def surrounded_by_nan(matrix: Tensor) -> Tensor:
         around = torch.full((len(matrix) + 2, matrix.shape[1] + 9), torch.nan, device=device)
         around[1:-1, 4:-5] = matrix
         return around[1:-1, 4:-5]
 
-    found = cell_step(
-        kind, laid_in_nan(x), list(map(laid_in_nan, state)), [*map(laid_in_nan, weights[:2]), *weights[2:]]
+    actual = cell_step(
+        kind,
+        surrounded_by_nan(x),
+        list(map(surrounded_by_nan, state)),
+        [*map(surrounded_by_nan, weights[:2]), *weights[2:]],
     )
-    assert all(error(*pair) < ALLOWED[torch.float32] for pair in zip(found, wanted, strict=True))
+    assert all(error(*pair) < ALLOWED[torch.float32] for pair in zip(actual, expected, strict=True))
     apart = cell_step(
         kind, x.mT.contiguous().mT, state, [each.mT.contiguous().mT for each in weights[:2]] + weights[2:]
     )
-    assert all(error(*pair) < ALLOWED[torch.float32] for pair in zip(apart, wanted, strict=True))
+    assert all(error(*pair) < ALLOWED[torch.float32] for pair in zip(apart, expected, strict=True))
 
 
 @pytest.mark.filterwarnings(
     "ignore:overflow encountered in exp"
-)  # NumPy says so in the interpreter, and goes on with infinity
+)  # NumPy warns in the interpreter, and continues with infinity
 @pytest.mark.parametrize("rows", [1, 16])
-def test_large_sums_close_and_open_gates_to_the_bit(device, rows):
-    """A padded position leaves the cell as it was by sums of -1e4 and 1e4 (`kernels.recurrent`)."""
+def test_large_sums_close_and_open_gates_exactly(device, rows):
+    """A padded position keeps the cell unchanged through sums of -1e4 and 1e4 (`kernels.recurrent`)."""
     x, state, weights = draw("lstm", rows, 8, 8, device, torch.float32)
     weights[2][:8], weights[2][8:16] = -1e4, 1e4
     assert torch.equal(cell_step("lstm", x, state, weights)[1], state[1])
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 0.1, 1.0, 100.0])
-def test_the_hyperbolic_tangent_has_all_its_digits(device, scale):
+def test_the_hyperbolic_tangent_has_full_precision(device, scale):
     z = scale * torch.randn(1, 500, device=device)
     nothing = torch.zeros(500, 1, device=device), torch.zeros(500, 500, device=device), torch.zeros(500, device=device)
-    (found,) = cell_step(
+    (actual,) = cell_step(
         "tanh", torch.zeros(1, 1, device=device), [torch.zeros(1, 500, device=device)], [*nothing, z[0]]
     )
-    torch.testing.assert_close(found.double(), z.double().tanh(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(actual.double(), z.double().tanh(), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("kind", GATES)
-def test_nan_is_not_lost(device, kind):
+def test_nan_is_propagated(device, kind):
     x, state, weights = draw(kind, 3, 20, 20, device, torch.float32)
     x[1] = torch.nan
     for part in cell_step(kind, x, state, weights):
@@ -147,23 +150,25 @@ CELLS = {"lstm": LSTM, "gru": GRU, "tanh": Elman, "relu": lambda *dims: Elman(*d
 
 @pytest.mark.parametrize("rows, calls", [(1, 1), (128, 1), (129, 0)])
 @pytest.mark.parametrize("kind", CELLS)
-def test_a_layer_takes_the_kernel_for_one_position(device, kind, rows, calls, monkeypatch):
+def test_a_layer_uses_the_kernel_for_one_position(device, kind, rows, calls, monkeypatch):
     if IS_INTERPRETED:
         monkeypatch.setattr(recurrent, "supports_cell_step", lambda x, *tensors: len(x) <= module.MOST_ROWS[x.dtype])
-    seen: list[str] = []
-    monkeypatch.setattr(recurrent, "cell_step", lambda kind, *given: seen.append(kind) or cell_step(kind, *given))
+    kinds_seen: list[str] = []
+    monkeypatch.setattr(
+        recurrent, "cell_step", lambda kind, *arguments: kinds_seen.append(kind) or cell_step(kind, *arguments)
+    )
     layer = Recurrent(CELLS[kind](20, 12)).to(device).eval()
     x = torch.randn(rows, 5, 20, device=device)
     with torch.inference_mode():
         before = layer(x[:, :4])[1]
         y, state = layer(x[:, 4:], None, before)
-        wanted, end = layer.loop(x[:, 4:], None, before)
-    assert seen == [kind] * calls
-    torch.testing.assert_close((y, state), (wanted, end))
+        expected, end = layer.loop(x[:, 4:], None, before)
+    assert kinds_seen == [kind] * calls
+    torch.testing.assert_close((y, state), (expected, end))
 
 
 @pytest.mark.skipif(IS_INTERPRETED, reason="takes a GPU")
-def test_other_numbers_are_left_to_torch():
+def test_other_dtypes_are_left_to_torch():
     x, weight = torch.zeros(4, 1, 8, device="cuda"), torch.zeros(8, 8, device="cuda")
     assert module.supports_cell_step(x, weight)
     assert not module.supports_cell_step(x.double(), weight.double())

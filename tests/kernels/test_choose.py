@@ -9,7 +9,7 @@ from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
 
 
-def test_a_kernel_is_taken_unless_something_inside_is_watched_or_equations_are_asked_for():
+def test_a_kernel_is_used_unless_a_part_is_recorded_or_equations_are_requested():
     cell = CELLS["lstm"](2, 3)
     assert choose("lstm", cell) is KERNELS["lstm"]
     assert choose(None, cell) is None
@@ -40,12 +40,12 @@ def test_the_cells_that_have_kernels():
         ("additive", "none", False),
     ],
 )
-def test_attention_is_fused_where_its_score_is_a_dot_product_and_its_positions_ignore_content(score, position, fused):
+def test_attention_is_fused_for_dot_products_with_content_free_positions(score, position, fused):
     attention = Attention(SCORES[score](4, 4), POSITIONS[position](8, 2, 4))
     assert (attention.kernel is not None) == fused
 
 
-def test_an_equation_is_still_an_equation_after_an_exception():
+def test_requesting_equations_ends_even_after_an_exception():
     with pytest.raises(RuntimeError), only_equations():
         raise RuntimeError
     assert choose("gru", torch.nn.Identity()) is KERNELS["gru"]

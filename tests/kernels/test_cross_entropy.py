@@ -45,25 +45,23 @@ def gradients(loss, *inputs):
     smoothing=st.sampled_from([0.0, 0.1, 0.9]),
     chunk=st.integers(1, 10),
 )
-def test_chunks_cost_what_the_equation_says_and_so_do_their_gradients(
-    rows, dim, vocabulary, bias, ignored, smoothing, chunk
-):
+def test_chunks_equal_the_equation_in_values_and_gradients(rows, dim, vocabulary, bias, ignored, smoothing, chunk):
     hidden, weight, offset, targets = problem(rows, dim, vocabulary, bias, ignored)
     expected = F.cross_entropy(F.linear(hidden, weight, offset), targets, reduction="sum", label_smoothing=smoothing)
-    found, plain = cross_entropy(
+    actual, plain = cross_entropy(
         hidden, weight, offset, targets, label_smoothing=smoothing, ignore_index=-100, rows=chunk
     )
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
     unsmoothed = F.cross_entropy(F.linear(hidden, weight, offset), targets, reduction="sum")
     torch.testing.assert_close(plain, unsmoothed.detach(), rtol=1e-10, atol=1e-10)
     for ours, theirs in zip(
-        gradients(3 * found, hidden, weight, offset), gradients(3 * expected, hidden, weight, offset), strict=True
+        gradients(3 * actual, hidden, weight, offset), gradients(3 * expected, hidden, weight, offset), strict=True
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_gradients_are_slopes(smoothing):
+def test_gradients_equal_finite_differences(smoothing):
     hidden, weight, bias, targets = problem(5, 3, 4, ignored=1)
     torch.autograd.gradcheck(
         lambda *inputs: cross_entropy(*inputs, targets, label_smoothing=smoothing, ignore_index=-100, rows=2)[0],
@@ -80,7 +78,7 @@ def test_three_targets_by_hand():
     assert loss.item() == pytest.approx(0.5 * plain.item() + 0.5 * 3 * sum(surprises) / 2)
 
 
-def test_batches_of_any_shape_are_rows():
+def test_batches_of_any_shape_are_flattened_to_rows():
     hidden, weight, bias, targets = problem(6, 3, 4)
     flat, _ = cross_entropy(hidden, weight, bias, targets, rows=6)
     shaped, _ = cross_entropy(hidden.view(2, 3, 3), weight, bias, targets.view(2, 3), rows=6)
@@ -89,20 +87,24 @@ def test_batches_of_any_shape_are_rows():
 
 
 @pytest.mark.parametrize("frozen", ["hidden", "weight", "bias"])
-def test_what_is_frozen_gets_no_gradient_and_the_others_theirs(frozen):
-    given = dict(zip(("hidden", "weight", "bias", "targets"), problem(5, 3, 4), strict=True))
+def test_frozen_arguments_get_no_gradient_and_others_do(frozen):
+    arguments = dict(zip(("hidden", "weight", "bias", "targets"), problem(5, 3, 4), strict=True))
     whole = dict(
-        zip(("hidden", "weight", "bias"), gradients(cross_entropy(*given.values())[0], *given.values()), strict=True)
+        zip(
+            ("hidden", "weight", "bias"),
+            gradients(cross_entropy(*arguments.values())[0], *arguments.values()),
+            strict=True,
+        )
     )
-    given[frozen].requires_grad_(False)
-    loss, _ = cross_entropy(*given.values(), rows=2)
+    arguments[frozen].requires_grad_(False)
+    loss, _ = cross_entropy(*arguments.values(), rows=2)
     loss.backward()
-    assert given[frozen].grad is None
+    assert arguments[frozen].grad is None
     for name in whole.keys() - {frozen}:
-        torch.testing.assert_close(given[name].grad, whole[name], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(arguments[name].grad, whole[name], rtol=1e-12, atol=1e-12)
 
 
-def test_a_weight_that_is_used_elsewhere_too_gets_both_gradients():
+def test_a_weight_used_twice_gets_both_gradients():
     _, weight, bias, targets = problem(6, 3, 4)
     tokens = torch.tensor([0, 1, 2, 3, 1, 0])
 
@@ -112,18 +114,18 @@ def test_a_weight_that_is_used_elsewhere_too_gets_both_gradients():
 
     ours = tied(lambda hidden: cross_entropy(hidden, weight, bias, targets, rows=4)[0])
     theirs = tied(lambda hidden: F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum"))
-    for found, expected in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    for actual, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_a_batch_of_padding_costs_nothing_and_moves_nothing():
+def test_a_batch_of_padding_has_zero_loss_and_gradients():
     hidden, weight, bias, targets = problem(4, 3, 5, ignored=4)
     loss, plain = cross_entropy(hidden, weight, bias, targets, label_smoothing=0.1, ignore_index=-100, rows=3)
     assert loss.item() == plain.item() == 0.0
     assert not any(gradient.any() for gradient in gradients(loss, hidden, weight, bias))
 
 
-def test_what_stands_on_padding_never_matters():
+def test_padding_never_matters():
     hidden, weight, bias, targets = problem(4, 3, 5, ignored=2)
     clean = cross_entropy(hidden, weight, bias, targets, ignore_index=-100, rows=3)[0]
     poisoned = hidden.detach().clone().requires_grad_()
@@ -137,7 +139,7 @@ def test_what_stands_on_padding_never_matters():
         assert torch.equal(ours, theirs)
 
 
-def test_a_graph_that_is_kept_gives_the_same_gradients_twice():
+def test_a_retained_graph_gives_the_same_gradients_twice():
     hidden, weight, bias, targets = problem(4, 3, 5)
     loss, plain = cross_entropy(hidden, weight, bias, targets, rows=3)
     first = torch.autograd.grad(loss, weight, retain_graph=True)[0]
@@ -145,7 +147,7 @@ def test_a_graph_that_is_kept_gives_the_same_gradients_twice():
     assert not plain.requires_grad
 
 
-def test_logits_too_large_for_exp_are_no_trouble():
+def test_logits_too_large_for_exp_are_handled():
     hidden = torch.tensor([[1e4]], requires_grad=True)
     loss, _ = cross_entropy(hidden, torch.tensor([[1.0], [-1.0]]), None, torch.tensor([1]), rows=1)
     assert loss.item() == pytest.approx(2e4)
@@ -153,7 +155,7 @@ def test_logits_too_large_for_exp_are_no_trouble():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_under_autocast_products_are_short_and_the_softmax_is_not(smoothing):
+def test_under_autocast_products_are_in_half_precision_and_the_softmax_is_not(smoothing):
     hidden, weight, bias, targets = problem(40, 16, 30, ignored=3, dtype=torch.float32)
     exact = F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum", label_smoothing=smoothing)
     with torch.autocast("cpu", torch.bfloat16):
@@ -171,17 +173,17 @@ def test_under_autocast_float64_stays_float64():
     hidden, weight, bias, targets = problem(4, 3, 5)
     expected, _ = cross_entropy(hidden, weight, bias, targets, rows=4)
     with torch.autocast("cpu", torch.bfloat16):
-        found, _ = cross_entropy(hidden, weight, bias, targets, rows=4)
-    assert found.dtype == torch.float64 and torch.equal(found, expected)
+        actual, _ = cross_entropy(hidden, weight, bias, targets, rows=4)
+    assert actual.dtype == torch.float64 and torch.equal(actual, expected)
 
 
-def test_it_runs_where_there_is_no_autocast():
+def test_it_runs_on_devices_without_autocast():
     hidden, weight, bias, targets = (x.to("meta") for x in problem(4, 3, 5))
     assert gradients(cross_entropy(hidden, weight, bias, targets, rows=3)[0], weight)[0].shape == weight.shape
 
 
-class Seen(TorchDispatchMode):
-    """The largest tensor that any operation gave, and how many matrix products there were."""
+class Operations(TorchDispatchMode):
+    """Records the largest tensor that any operation returned, and the number of matrix products."""
 
     def __init__(self):
         super().__init__()
@@ -202,19 +204,19 @@ class Seen(TorchDispatchMode):
 def test_no_tensor_holds_all_logits():
     rows, vocabulary = 1024, 16384
     hidden, weight, bias, targets = problem(rows, 2, vocabulary, dtype=torch.float32)
-    with Seen() as seen:
+    with Operations() as operations:
         cross_entropy(hidden, weight, bias, targets, label_smoothing=0.1, ignore_index=-100)[0].backward()
-    assert seen.largest == 4 * LOGITS["cpu"] < 4 * rows * vocabulary
-    with Seen() as seen, only_equations():
+    assert operations.largest == 4 * LOGITS["cpu"] < 4 * rows * vocabulary
+    with Operations() as operations, only_equations():
         loss = CrossEntropy()
         loss(hidden, weight, bias, targets).loss.backward()
-    assert seen.largest >= 4 * rows * vocabulary
+    assert operations.largest >= 4 * rows * vocabulary
 
 
 @given(
     rows=st.integers(0, 3), bias=st.booleans(), ignored=st.integers(0, 3), ignore_index=st.sampled_from([None, -100, 2])
 )
-def test_a_small_problem_is_torchs_own(rows, bias, ignored, ignore_index):
+def test_a_small_problem_is_computed_by_torch(rows, bias, ignored, ignore_index):
     hidden, weight, offset, targets = problem(rows, 2, 4, bias, ignored if ignore_index == -100 else 0)
     small = cross_entropy(hidden, weight, offset, targets, ignore_index=ignore_index)
     walked = cross_entropy(hidden, weight, offset, targets, ignore_index=ignore_index, rows=2)
@@ -223,18 +225,18 @@ def test_a_small_problem_is_torchs_own(rows, bias, ignored, ignore_index):
     assert "Chunked" not in type(small[0].grad_fn).__name__ and "Chunked" in type(walked[0].grad_fn).__name__
 
 
-def test_without_gradients_there_is_one_product_a_chunk():
+def test_without_gradients_there_is_one_product_per_chunk():
     hidden, weight, bias, targets = problem(6, 2, 5)
-    with Seen() as seen, torch.no_grad():
+    with Operations() as operations, torch.no_grad():
         cross_entropy(hidden, weight, bias, targets, rows=3)
-    assert seen.products == 2
-    with Seen() as seen:
+    assert operations.products == 2
+    with Operations() as operations:
         cross_entropy(hidden, weight, bias, targets, rows=3)
-    assert seen.products == 6
+    assert operations.products == 6
 
 
 @given(rows=st.integers(1, 5000), vocabulary=st.integers(1, 300_000))
-def test_chunks_are_equal_and_hold_their_share_of_logits(rows, vocabulary):
+def test_chunks_are_equal_within_the_limit_of_logits(rows, vocabulary):
     chunk = chunk_rows(rows, vocabulary, LOGITS["cpu"])
     assert chunk >= 1 and chunk * vocabulary <= max(LOGITS["cpu"], LEAST_ROWS * vocabulary)
     if rows * vocabulary <= LOGITS["cpu"]:
@@ -243,7 +245,7 @@ def test_chunks_are_equal_and_hold_their_share_of_logits(rows, vocabulary):
     assert num_chunks * chunk - rows < num_chunks, "the last chunk is not much shorter than the others"
 
 
-def test_compiled_code_takes_it_and_equations_and_exported_programs_do_not():
+def test_compiled_code_uses_it_but_equations_and_exported_programs_do_not():
     loss = CrossEntropy()
     assert choose("cross_entropy", loss) is cross_entropy
     with only_equations():
@@ -255,7 +257,7 @@ def test_compiled_code_takes_it_and_equations_and_exported_programs_do_not():
 
 
 class Costing(nn.Module):
-    """A loss with weights that are used twice: what is read is multiplied with them too."""
+    """A loss whose weights are used twice: the input is also multiplied with them."""
 
     def __init__(self, weight, bias=None, smoothing=0.0):
         super().__init__()
@@ -267,7 +269,7 @@ class Costing(nn.Module):
         return costs.loss / 3, costs.plain
 
 
-@pytest.mark.filterwarnings("default")  # inductor's own imports warn
+@pytest.mark.filterwarnings("default")  # imports inside inductor warn
 @pytest.mark.parametrize("backend", quickly(["aot_eager", "eager", "inductor"], "aot_eager"))
 @pytest.mark.parametrize(
     "smoothing, bias, padded, dtype",
@@ -295,11 +297,11 @@ def test_compiled_it_is_one_operator_with_the_values_and_gradients_of_the_equati
 
     with only_equations():
         exact = run(model)
-    found = run(compiled, dtype)
-    for ours, theirs in zip(found, exact, strict=True):
+    compiled_results = run(compiled, dtype)
+    for ours, theirs in zip(compiled_results, exact, strict=True):
         assert ours.dtype == theirs.dtype
         assert (ours - theirs).norm() <= (1e-5 if dtype is None else 0.02) * theirs.norm()
-    for ours, theirs in zip(found, run(model, dtype), strict=True):
+    for ours, theirs in zip(compiled_results, run(model, dtype), strict=True):
         assert (ours - theirs).norm() <= (1e-5 if dtype is None else 5e-3) * theirs.norm()
 
 
@@ -320,7 +322,7 @@ def test_no_tensor_of_a_compiled_graph_holds_all_logits():
     assert max(shapes) < 600 * 500
 
 
-def test_compiled_in_an_autocast_region_of_its_own_products_are_short():
+def test_compiled_in_its_own_autocast_region_products_are_in_half_precision():
     torch._dynamo.reset()
     hidden, weight, bias, targets = problem(600, 8, 500, dtype=torch.float32)
 
@@ -334,7 +336,7 @@ def test_compiled_in_an_autocast_region_of_its_own_products_are_short():
 
 
 @pytest.mark.parametrize("backend", [None, "eager", "aot_eager"])
-def test_gradients_of_gradients_are_refused(backend):
+def test_gradients_of_gradients_are_rejected(backend):
     torch._dynamo.reset()
     hidden, weight, bias, targets = problem(5, 3, 4)
 
@@ -346,7 +348,7 @@ def test_gradients_of_gradients_are_refused(backend):
         torch.autograd.grad(loss, hidden, create_graph=True)[0].sum().backward()
 
 
-def test_compiled_what_is_frozen_gets_no_gradient():
+def test_compiled_frozen_arguments_get_no_gradient():
     torch._dynamo.reset()
     hidden, weight, bias, targets = problem(7, 3, 4)
     compiled = torch.compile(
@@ -359,7 +361,7 @@ def test_compiled_what_is_frozen_gets_no_gradient():
         assert not compiled(hidden, weight, bias).requires_grad
 
 
-def test_compiled_batches_of_other_sizes_are_no_trouble():
+def test_compiled_batches_may_have_other_sizes():
     torch._dynamo.reset()
     compiled = torch.compile(
         lambda *inputs: cross_entropy(*inputs, rows=3)[0], backend="aot_eager", fullgraph=True, dynamic=True

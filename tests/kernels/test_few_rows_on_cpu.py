@@ -1,4 +1,4 @@
-"""What decoding calls on a CPU in the place of torch's functions."""
+"""Functions that decoding on a CPU uses instead of torch's."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ WIDE = (SMALL // 64 + 3, 64)
 
 @pytest.fixture
 def slow_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a CPU whose products torch's library does slowly."""
+    """Behave as on a CPU on which the products of torch's library are slow."""
     monkeypatch.setattr(few_rows_on_cpu, "has_slow_products", lambda: True)
 
 
@@ -28,13 +28,13 @@ def slow_products(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("weight_shape", [(24, 40), WIDE])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (7, 1), (3, 17), ()])
 @torch.inference_mode()
-def test_a_product_is_the_float64_one(shape, weight_shape, has_bias, slow_products):
+def test_a_product_equals_the_float64_one(shape, weight_shape, has_bias, slow_products):
     weight, bias = torch.randn(weight_shape), torch.randn(weight_shape[0]) if has_bias else None
     x = torch.randn(*shape, weight_shape[1])
     expected = x.double().numpy() @ weight.double().numpy().T + (0 if bias is None else bias.double().numpy())
-    found = linear(x, weight, bias)
-    assert found.dtype == torch.float32
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+    actual = linear(x, weight, bias)
+    assert actual.dtype == torch.float32
+    np.testing.assert_allclose(actual.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def test_a_product_is_the_float64_one(shape, weight_shape, has_bias, slow_produc
     ],
 )
 @torch.inference_mode()
-def test_products_of_other_numbers_and_forms_are_left_to_torch(x, weight, slow_products):
+def test_products_of_other_dtypes_and_shapes_are_left_to_torch(x, weight, slow_products):
     assert linear(x, weight) is None
     with FewRowsOnCPU():
         torch.testing.assert_close(F.linear(x, weight), x @ weight.T, rtol=0, atol=0)
 
 
-def test_nothing_is_replaced_where_gradients_are_asked_for(slow_products):
+def test_nothing_is_replaced_when_gradients_are_needed(slow_products):
     x, weight = torch.randn(2, 8, requires_grad=True), torch.randn(3, 8)
     with FewRowsOnCPU():
         F.linear(x, weight).sum().backward()
@@ -64,7 +64,7 @@ def test_nothing_is_replaced_where_gradients_are_asked_for(slow_products):
 
 
 @torch.inference_mode()
-def test_a_norm_is_the_float64_one():
+def test_a_norm_equals_the_float64_one():
     x, weight = 3 * torch.randn(2, 5, 24), torch.randn(24)
     whole = x.double().numpy()
     expected = whole / np.sqrt((whole**2).mean(-1, keepdims=True) + 0.01) * weight.double().numpy()
@@ -73,7 +73,7 @@ def test_a_norm_is_the_float64_one():
 
 
 @torch.inference_mode()
-def test_integers_are_multiplied_as_without_the_context():
+def test_quantised_weights_are_multiplied_as_without_the_context():
     for bits in (8, 4):
         x, weight = torch.randn(3, 1, 64), QuantisedWeight(integers_of(torch.randn(24, 64), bits))
         expected = F.linear(x, weight)
@@ -83,13 +83,13 @@ def test_integers_are_multiplied_as_without_the_context():
 
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.inference_mode()
-def test_every_family_writes_what_it_writes_by_its_equations(family, slow_products):
+def test_every_family_generates_the_same_as_by_its_equations(family, slow_products):
     task = model(family).double() if family == "lstm" else model(family)
     prompt = torch.randint(VOCABULARY, (2, 5), generator=torch.Generator().manual_seed(2))
-    found = greedy_sequences(task.stepper(), prompt, max_new=24)
+    generated = greedy_sequences(task.stepper(), prompt, max_new=24)
     with only_equations():
         plain = greedy_sequences(task.stepper(), prompt, max_new=24)
-    torch.testing.assert_close(found.log_probs, plain.log_probs, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(generated.log_probs, plain.log_probs, rtol=1e-3, atol=1e-4)
 
 
 def test_equations_run_without_the_context():
@@ -108,13 +108,13 @@ def test_equations_run_without_the_context():
         ("CPU part : 1\n", ""),
     ],
 )
-def test_a_cpu_is_known_by_the_name_that_it_gives_itself(text, name, tmp_path, monkeypatch):
+def test_a_cpu_is_identified_by_its_own_name(text, name, tmp_path, monkeypatch):
     (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(few_rows_on_cpu, "DESCRIBED", tmp_path / "cpuinfo")
     assert vendor() == name
 
 
-def test_a_system_without_descriptions_is_asked_for_its_processor(tmp_path, monkeypatch):
+def test_without_a_description_the_system_is_asked_for_its_processor(tmp_path, monkeypatch):
     monkeypatch.setattr(few_rows_on_cpu, "DESCRIBED", tmp_path / "nothing")
     monkeypatch.setattr(
         few_rows_on_cpu.platform, "processor", lambda: "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"

@@ -1,5 +1,5 @@
-"""The block masks and ranges given to FlexAttention, compared with the mask of single positions. Without a GPU it runs
-uncompiled; the signatures that it is compiled for are counted with a back end that compiles nothing."""
+"""The block masks and ranges passed to FlexAttention, compared with the mask of single positions. Without a GPU it runs
+uncompiled; the signatures for which it is compiled are counted with a back end that compiles nothing."""
 
 import itertools
 
@@ -45,7 +45,7 @@ def test_each_query_sees_one_range_of_slots(mask, causal, window):
 
 
 @pytest.mark.parametrize(("mask", "causal", "window"), CASES)
-def test_the_blocks_of_a_mask_are_those_that_hold_what_is_seen(mask, causal, window):
+def test_the_blocks_of_a_mask_are_those_with_visible_positions(mask, causal, window):
     seen = sight(mask, causal, window)
     first, last = (slots.expand(2, -1) for slots in seen_slots(seen, missing=20))
     slot = torch.arange(3 * BLOCK)
@@ -80,7 +80,7 @@ def test_flex_attention_equals_attention_with_a_mask_and_a_bias(mask, causal, wi
 
 @pytest.fixture
 def uncompiled(monkeypatch):
-    """FlexAttention as torch.compile traces it, and no further; gives the number of graphs that were traced."""
+    """FlexAttention as traced by torch.compile but not compiled; yields the number of traced graphs."""
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", lambda function, **options: compiled(function, backend="eager", **options))
     monkeypatch.setattr(forms, "_compiled", {})
@@ -112,7 +112,7 @@ def test_each_signature_is_compiled_once_past_the_limit_of_one_function(uncompil
     assert uncompiled() == len(forms._compiled) == len(batches)
 
 
-def test_autocast_and_layouts_are_no_reason_to_compile_again_for_a_signature(uncompiled):
+def test_autocast_and_layouts_do_not_recompile_a_signature(uncompiled):
     expected = attend(2, dtype=torch.bfloat16)
     for kind in (torch.bfloat16, torch.float16):
         with torch.autocast("cpu", kind, enabled=kind == torch.bfloat16):
@@ -126,7 +126,7 @@ def test_autocast_and_layouts_are_no_reason_to_compile_again_for_a_signature(unc
     assert uncompiled() == len(forms._compiled) == 3, "lengths of as many blocks share one"
 
 
-def test_what_the_compiler_refuses_is_not_tried_again(uncompiled, monkeypatch):
+def test_a_signature_refused_by_the_compiler_is_not_tried_again(uncompiled, monkeypatch):
     def refuse(*args, **options):
         raise RuntimeError("no such kernel")
 
@@ -140,20 +140,20 @@ def test_what_the_compiler_refuses_is_not_tried_again(uncompiled, monkeypatch):
     assert forms.describe_shapes() == "0 shapes compiled, 1 refused"
 
 
-def test_no_more_than_so_many_signatures_are_compiled(uncompiled, monkeypatch):
+def test_the_number_of_compiled_signatures_is_limited(uncompiled, monkeypatch):
     monkeypatch.setattr(forms, "SHAPES", 1)
     attend(1)
     x = randn(2, 2, BLOCK, 16).float()
     assert not forms.has_room(x, x, x, None, 0.3)
-    attend(1)  # what was compiled stays
+    attend(1)  # compiled signatures are kept
 
 
 def test_the_mask_of_full_rows_is_made_once():
-    kept = forms.shared_mask.__wrapped__
-    kept.cache_clear()
+    cached_mask = forms.shared_mask.__wrapped__
+    cached_mask.cache_clear()
     x = randn(2, 2, LENGTH, 16).float()
     for _ in range(2):
         run_flex(lambda query, *rest: query, x, x, x, sight(None, True, 60), None, 0.3)
-    assert kept.cache_info()[:2] == (1, 1)
+    assert cached_mask.cache_info()[:2] == (1, 1)
     run_flex(lambda query, *rest: query, x, x, x, sight(RAGGED, True, 60), None, 0.3)
-    assert kept.cache_info()[:2] == (1, 1), "rows that are padded have a mask of their own"
+    assert cached_mask.cache_info()[:2] == (1, 1), "rows that are padded have a mask of their own"

@@ -1,4 +1,4 @@
-"""The forms of attention that only a GPU takes, against softmax(scale Q K^T + bias) V in float64: values and
+"""The forms of attention that only a GPU uses, against softmax(scale Q K^T + bias) V in float64, in values and
 gradients."""
 
 import itertools
@@ -23,7 +23,7 @@ RAGGED = SLOT[None] < torch.tensor([[LENGTH], [700]])
 MASKS = {"full": None, "ragged": RAGGED, "documents": RAGGED * (1 + SLOT // 300)}
 
 
-def drawn(mask, causal, window, dtype, kv_heads=HEADS):
+def random_inputs(mask, causal, window, dtype, kv_heads=HEADS):
     torch.manual_seed(0)
     parts = [
         torch.randn(2, heads, LENGTH, DIM, device="cuda").to(dtype).requires_grad_()
@@ -69,10 +69,10 @@ CASES = [
 @pytest.mark.parametrize("dtype", ALLOWED, ids=str)
 @pytest.mark.parametrize(("mask", "causal", "window", "alibi"), CASES)
 def test_each_form_equals_its_equation(monkeypatch, dtype, flex, mask, causal, window, alibi):
-    """With FlexAttention, and with what is taken where it has no room."""
+    """With FlexAttention, and with its replacement if it has no room."""
     monkeypatch.setattr(forms, "CAUSAL_BIASES", LENGTH)
     monkeypatch.setattr(forms, "WINDOWS", True)
-    parts, seen = drawn(MASKS[mask], causal, window, dtype)
+    parts, seen = random_inputs(MASKS[mask], causal, window, dtype)
     slopes = ALiBi(HEADS * DIM, HEADS, DIM).slopes.cuda() if alibi else None
     if not flex:
         monkeypatch.setattr(sys.modules[dot_attention.__module__], "has_room", lambda *arguments: False)
@@ -85,7 +85,7 @@ def test_each_form_equals_its_equation(monkeypatch, dtype, flex, mask, causal, w
         )
         return dot_attention(query, key, value, scale=DIM**-0.5, seen=seen, bias=bias, slopes=slopes)
 
-    # A bias that is rounded to bfloat16 is wrong by 2^-9 of itself, as the equation's would be.
+    # A bias rounded to bfloat16 has a relative error of 2^-9, as it would have in the equation.
     allowed = ALLOWED[dtype] * (5 if alibi and not flex else 1)
     assert max(errors(parts, seen, slopes, attend)) < allowed
     assert not forms._refused
@@ -95,13 +95,15 @@ def test_each_form_equals_its_equation(monkeypatch, dtype, flex, mask, causal, w
 @pytest.mark.parametrize("kv_heads", [HEADS, 1])
 def test_columns_equal_the_bias(monkeypatch, dtype, kv_heads):
     monkeypatch.setattr(forms, "CAUSAL_BIASES", None)
-    parts, seen = drawn(RAGGED, True, None, dtype, kv_heads)
+    parts, seen = random_inputs(RAGGED, True, None, dtype, kv_heads)
     slopes = ALiBi(HEADS * DIM, HEADS, DIM).slopes.cuda()
-    found = errors(parts, seen, slopes, lambda *parts: dot_attention(*parts, scale=DIM**-0.5, seen=seen, slopes=slopes))
-    assert max(found) < ALLOWED[dtype]
+    relative_errors = errors(
+        parts, seen, slopes, lambda *parts: dot_attention(*parts, scale=DIM**-0.5, seen=seen, slopes=slopes)
+    )
+    assert max(relative_errors) < ALLOWED[dtype]
 
 
-def test_more_signatures_than_torch_compiles_of_one_function_give_no_warning():
+def test_more_signatures_than_torchs_limit_give_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for batch in range(1, torch._dynamo.config.recompile_limit + 3):

@@ -39,13 +39,13 @@ def equation(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, s
     keys, values = (part.double().repeat_interleave(repeats, 1) for part in (keys, values))
     scores = scale * (query.double() @ keys.mT)
     if mask is not None:
-        seen = mask | ~mask.any(1, keepdim=True)
-        scores = scores.masked_fill(~seen[:, None, None], -torch.inf)
+        visible = mask | ~mask.any(1, keepdim=True)
+        scores = scores.masked_fill(~visible[:, None, None], -torch.inf)
     return scores.softmax(-1) @ values
 
 
-def error(found: Tensor, wanted: Tensor) -> float:
-    return float((found.double() - wanted).norm() / wanted.norm())
+def error(actual: Tensor, expected: Tensor) -> float:
+    return float((actual.double() - expected).norm() / expected.norm())
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
@@ -71,45 +71,45 @@ def test_every_query_sees_the_real_places_of_its_sentence(
     lengths = torch.randint(0, places + 1, (sentences, 1), device=device)
     lengths[0], lengths[-1] = 0, places  # a sentence without a real place, and one without padding
     mask = torch.arange(places, device=device) < lengths if has_mask else None
-    found = memory_attention(query, keys, values, mask, scale=0.3)
-    assert found.dtype == dtype
-    assert error(found, equation(query, keys, values, mask, 0.3)) < ALLOWED[dtype]
+    actual = memory_attention(query, keys, values, mask, scale=0.3)
+    assert actual.dtype == dtype
+    assert error(actual, equation(query, keys, values, mask, 0.3)) < ALLOWED[dtype]
 
 
-def test_padding_may_stand_anywhere_and_is_never_looked_at(device):
+def test_padding_anywhere_gets_no_attention(device):
     places = 3 * BLOCK
     query, keys, values = (torch.randn(2, 2, length, 64, device=device) for length in (4, places, places))
     mask = torch.rand(2, places, device=device) < 0.3
     mask[0, : BLOCK + 5] = False  # a whole block of padding before the first real place
     mask[1, BLOCK:] = False
-    wanted = equation(query, keys, values, mask, 0.125)
+    expected = equation(query, keys, values, mask, 0.125)
     keys, values = (part.masked_fill(~mask[:, None, :, None], 1e6) for part in (keys, values))
-    assert error(memory_attention(query, keys, values, mask, scale=0.125), wanted) < ALLOWED[torch.float32]
+    assert error(memory_attention(query, keys, values, mask, scale=0.125), expected) < ALLOWED[torch.float32]
 
 
-def test_scores_far_apart_overflow_nothing(device):
+def test_widely_spread_scores_do_not_overflow(device):
     query, keys, values = (torch.randn(1, 1, length, 16, device=device) for length in (3, 200, 200))
-    wanted = equation(300 * query, keys, values, None, 1.0)
-    assert error(memory_attention(300 * query, keys, values, None, scale=1.0), wanted) < 1e-4
+    expected = equation(300 * query, keys, values, None, 1.0)
+    assert error(memory_attention(300 * query, keys, values, None, scale=1.0), expected) < 1e-4
 
 
-def test_a_mask_whose_rows_lie_apart_is_read_where_it_lies(device):
+def test_a_strided_mask_is_read_in_place(device):
     query, keys, values = (torch.randn(3, 2, length, 16, device=device) for length in (2, 9, 9))
     mask = (torch.rand(9, 3, device=device) < 0.5).T
-    found = memory_attention(query, keys, values, mask, scale=1.0)
-    assert torch.equal(found, memory_attention(query, keys, values, mask.contiguous(), scale=1.0))
+    actual = memory_attention(query, keys, values, mask, scale=1.0)
+    assert torch.equal(actual, memory_attention(query, keys, values, mask.contiguous(), scale=1.0))
 
 
-def test_the_heads_of_a_query_lie_side_by_side(device):
+def test_the_heads_of_a_query_are_contiguous(device):
     query, keys, values = (torch.randn(2, 4, length, 16, device=device) for length in (5, 3, 3))
-    found = memory_attention(query, keys, values, None, scale=1.0)
-    assert found.shape == query.shape
-    assert found.transpose(1, 2).is_contiguous()
+    actual = memory_attention(query, keys, values, None, scale=1.0)
+    assert actual.shape == query.shape
+    assert actual.transpose(1, 2).is_contiguous()
 
 
 @pytest.fixture
 def calls(monkeypatch) -> list[int]:
-    """How many queries a sentence had, call by call of the kernel; in the interpreter layers take it on the CPU too."""
+    """The number of queries per sentence in each call of the kernel; in the interpreter also on the CPU."""
     numbers: list[int] = []
     kernel = KERNELS["memory_attention"]
     counted = lambda query, *args, **options: numbers.append(query.shape[2]) or kernel(query, *args, **options)  # noqa: E731
@@ -121,28 +121,28 @@ def calls(monkeypatch) -> list[int]:
 
 
 def layer_and_input(device: str, **options: Any) -> tuple[CrossAttention, Tensor, Memory]:
-    """Three sentences, the first without a real place, of two beams each."""
+    """A layer, and three sentences of two beams each, the first without a real place."""
     layer = CrossAttention(32, 2, memory_dim=8, **options).to(device).eval()
     mask = torch.arange(9, device=device) < torch.tensor([[0], [9], [4]], device=device)
     return layer, torch.randn(6, 1, 32, device=device), Memory(torch.randn(3, 9, 8, device=device), mask)
 
 
 @pytest.mark.parametrize("has_mask", [False, True])
-def test_a_layer_takes_it_and_gives_what_its_equation_gives(device, calls, has_mask):
+def test_a_layer_uses_it_and_equals_its_equation(device, calls, has_mask):
     layer, x, memory = layer_and_input(device)
     state = layer.initial_state(6, memory if has_mask else Memory(memory.values), like=x)
     with torch.no_grad():
-        found, state = layer(x, None, state)
-        again, _ = layer(x, None, state)
+        actual, state = layer(x, None, state)
+        repeated, _ = layer(x, None, state)
         assert calls == [2, 2]
         with only_equations():
-            wanted, _ = layer(x, None, state)
+            expected, _ = layer(x, None, state)
     assert calls == [2, 2]
-    torch.testing.assert_close(found, wanted)
-    assert torch.equal(again, found)
+    torch.testing.assert_close(actual, expected)
+    assert torch.equal(repeated, actual)
 
 
-def test_a_layer_that_is_watched_shows_its_weights(device, calls):
+def test_a_recorded_layer_shows_its_weights(device, calls):
     layer, x, memory = layer_and_input(device)
     weights: list[Tensor] = []
     with torch.no_grad(), watching({layer.attention.weights: weights.append}):
@@ -152,25 +152,25 @@ def test_a_layer_that_is_watched_shows_its_weights(device, calls):
     assert bool((weights[0][2, :, :, 4:] == 0).all())
 
 
-def test_gradients_dropout_many_queries_and_other_scores_take_the_equation(device, calls):
+def test_gradients_dropout_many_queries_and_other_scores_use_the_equation(device, calls):
     layer, x, memory = layer_and_input(device, dropout=0.5)
     layer(x, None, layer.initial_state(6, memory, like=x))
     with torch.no_grad():
         layer(x.expand(6, 9, 32), None, layer.initial_state(6, memory, like=x))
         layer.train()(x, None, layer.initial_state(6, memory, like=x))
-        other, _, _ = layer_and_input(device, score=SCORES["dot"](16, 16))
-        other(x, None, other.initial_state(6, memory, like=x))
+        dot_layer, _, _ = layer_and_input(device, score=SCORES["dot"](16, 16))
+        dot_layer(x, None, dot_layer.initial_state(6, memory, like=x))
         layer.double().eval()(x.double(), None, layer.initial_state(6, Memory(memory.values.double()), like=x))
     assert not calls
 
 
 class Eager(SequenceStepper):
-    """On the CPU a tape would leave out what the interpreter does."""
+    """Run eagerly: on the CPU a tape would skip what the interpreter does."""
 
     signature = None
 
 
-def test_a_search_with_it_finds_what_a_search_by_equations_finds(device, calls):
+def test_a_search_with_it_equals_a_search_by_equations(device, calls):
     task = (
         sequence_task("transformer", dim=32, num_heads=2, config=SequenceConfig(tied=False)).float().to(device).eval()
     )
@@ -185,11 +185,11 @@ def test_a_search_with_it_finds_what_a_search_by_equations_finds(device, calls):
         )
 
     with torch.no_grad():
-        found = search()
+        actual = search()
         assert set(calls) == {1, 3}, "the prompt, and then the beams of a sentence"
         number = len(calls)
         with only_equations():
-            wanted = search()
+            expected = search()
     assert len(calls) == number
-    assert torch.equal(found.tokens, wanted.tokens)
-    torch.testing.assert_close(found.log_probs, wanted.log_probs)
+    assert torch.equal(actual.tokens, expected.tokens)
+    torch.testing.assert_close(actual.log_probs, expected.log_probs)

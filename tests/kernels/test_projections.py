@@ -15,12 +15,12 @@ def three(bias: bool = True) -> list[nn.Linear]:
     return [nn.Linear(4, dim, bias=bias).double() for dim in (6, 2, 2)]
 
 
-def side_by_side(layer: SelfAttention, x: torch.Tensor) -> torch.Tensor | None:
+def joined_layer(layer: SelfAttention, x: torch.Tensor) -> torch.Tensor | None:
     with torch.no_grad():
         return layer.together(x, layer.query, layer.key, layer.value)
 
 
-def test_one_product_gives_what_three_give():
+def test_one_product_equals_three():
     x = torch.randn(2, 3, 4, dtype=torch.double)
     for bias in (True, False):
         linears = three(bias)
@@ -30,7 +30,7 @@ def test_one_product_gives_what_three_give():
             torch.testing.assert_close(together(x, *linears), apart)
 
 
-def test_weights_that_were_moved_apart_run_alone():
+def test_separated_weights_run_separately():
     linears = three()
     together = Together(linears)
     linears[1].weight = nn.Parameter(linears[1].weight.detach().clone())
@@ -59,13 +59,13 @@ def test_the_equation_has_three_products():
         assert together(torch.randn(1, 1, 4, dtype=torch.double), *linears) is None
 
 
-def test_a_projection_with_a_hook_runs_alone():
-    layer, seen = SelfAttention(8, 2), []
-    layer.key.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+def test_a_projection_with_a_hook_runs_separately():
+    layer, calls = SelfAttention(8, 2), []
+    layer.key.register_forward_hook(lambda module, inputs, output: calls.append(output.shape))
     layer(torch.randn(1, 3, 8))
     with torch.no_grad():
         layer(torch.randn(1, 3, 8))
-    assert seen == [(1, 3, 8)] * 2
+    assert calls == [(1, 3, 8)] * 2
 
 
 def test_loading_training_and_moving_keep_weights_together():
@@ -78,20 +78,20 @@ def test_loading_training_and_moving_keep_weights_together():
     optimiser.step()
     assert not torch.equal(before, layer.key.weight)
     x = torch.randn(1, 1, 8, dtype=torch.double)
-    together = side_by_side(layer, x)
+    together = joined_layer(layer, x)
     assert together is not None
     torch.testing.assert_close(together, torch.cat([layer.query(x), layer.key(x), layer.value(x)], -1))
 
 
-def test_a_copy_runs_alone():
+def test_a_copy_runs_separately():
     layer = copy.deepcopy(SelfAttention(8, 2))
-    assert side_by_side(layer, torch.randn(1, 1, 8)) is None
+    assert joined_layer(layer, torch.randn(1, 1, 8)) is None
     layer.double()
-    assert side_by_side(layer, torch.randn(1, 1, 8, dtype=torch.double)) is not None
+    assert joined_layer(layer, torch.randn(1, 1, 8, dtype=torch.double)) is not None
 
 
 def compiled(layer: SelfAttention, products: list[str]) -> nn.Module:
-    """The layer compiled; `products` gets the names of those that its forward graph takes."""
+    """The compiled layer; `products` gets the names of the products in its forward graph."""
     torch._dynamo.reset()
 
     def seeing(graph, _):
@@ -120,14 +120,14 @@ def test_compiled_training_has_one_product_with_the_gradients_of_three(bias, dty
     assert len(products) == 2, "one for queries, keys and values, and one for the output"
 
 
-def test_compiled_inference_reads_every_weight_where_it_lies():
+def test_compiled_inference_reads_every_weight_in_place():
     layer, products = SelfAttention(16, 4), []
     with torch.no_grad():
         compiled(layer, products)(torch.randn(2, 5, 16))
     assert len(products) == 4
 
 
-def test_compiled_an_adapter_runs_alone():
+def test_compiled_an_adapter_runs_separately():
     layer, products = SelfAttention(16, 4), []
 
     class Adapted(nn.Linear):

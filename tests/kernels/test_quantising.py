@@ -23,7 +23,7 @@ INTEGERS = pytest.mark.skipif(not has_integer_products(), reason="this CPU has n
 
 
 def matrix(rows: int = 24, columns: int = 64, seed: int = 1) -> Tensor:
-    """Rows of unlike size, one of them nothing."""
+    """A matrix with rows of different scale, one of them zero."""
     generator = torch.Generator().manual_seed(seed)
     weight = (
         torch.randn(rows, columns, generator=generator, dtype=torch.double)
@@ -34,17 +34,17 @@ def matrix(rows: int = 24, columns: int = 64, seed: int = 1) -> Tensor:
     return weight
 
 
-def kept(weight: Tensor, bits: int) -> nn.Parameter:
+def quantised(weight: Tensor, bits: int) -> nn.Parameter:
     return nn.Parameter(QuantisedWeight(integers_of(weight, bits)), requires_grad=False)
 
 
 @pytest.fixture
-def made_float(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products as a CPU has them for which oneDNN has no integers."""
+def no_integer_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behave as on a CPU for which oneDNN has no integer products."""
     monkeypatch.setattr(quantised_products, "multiplies_integers", lambda device: False)
 
 
-def test_int8_codes_are_those_of_the_equation():
+def test_int8_codes_equal_the_equation():
     codes, scales = int8_rows(matrix().numpy())
     integers = integers_of(matrix(), 8)
     np.testing.assert_array_equal(integers.codes.numpy(), codes)
@@ -52,7 +52,7 @@ def test_int8_codes_are_those_of_the_equation():
     assert integers.multipliers is None
 
 
-def test_int4_codes_are_those_of_the_equation():
+def test_int4_codes_equal_the_equation():
     codes, multipliers, scales = int4_groups(matrix().numpy())
     integers = integers_of(matrix(), 4)
     np.testing.assert_array_equal(integers.multipliers.numpy(), multipliers)
@@ -63,7 +63,7 @@ def test_int4_codes_are_those_of_the_equation():
     )
 
 
-def test_two_codes_share_a_byte_and_come_back():
+def test_two_codes_are_packed_into_a_byte_and_unpacked():
     every = torch.arange(-8, 8, dtype=torch.int8)
     codes = torch.cartesian_prod(every, every).reshape(8, 64)
     assert packed(codes).shape == (8, 32)
@@ -71,7 +71,7 @@ def test_two_codes_share_a_byte_and_come_back():
     assert int(unpacked(packed(codes), torch.full((8, 2), -15, dtype=torch.int8)).max()) == 120
 
 
-def test_an_entry_is_within_half_a_step_of_what_it_was():
+def test_an_entry_changes_by_at_most_half_a_step():
     weight = matrix()
     integers = integers_of(weight, 8)
     assert ((integers.floats(torch.double) - weight).abs() <= integers.scales[:, None] / 2 * (1 + 1e-12)).all()
@@ -86,7 +86,7 @@ def test_searched_multipliers_beat_plain_rounding_to_four_bits():
 
 
 @BITS
-def test_a_weight_takes_the_bytes_that_its_bits_say(bits):
+def test_a_weight_has_the_size_of_its_bits(bits):
     weight = torch.randn(64, 256)
     size = sum(part.nbytes for part in integers_of(weight, bits).parts)
     scales, multipliers = 4 * 64, 0 if bits == 8 else 64 * 256 // 32
@@ -96,13 +96,13 @@ def test_a_weight_takes_the_bytes_that_its_bits_say(bits):
 @INTEGERS
 @BITS
 @pytest.mark.parametrize("shape", [(1, 64), (5, 64), (2, 3, 64), (64,)])
-def test_a_product_of_integers_is_that_of_x_rounded_row_by_row(bits, shape):
+def test_an_integer_product_equals_that_of_x_rounded_row_by_row(bits, shape):
     x, weight, bias = torch.randn(shape), integers_of(matrix().float(), bits), torch.randn(24)
     rows = rounded_rows(x.reshape(-1, 64).double().numpy())
     expected = rows @ weight.floats(torch.double).numpy().T + bias.double().numpy()
-    found = integer_product(x, weight, bias)
-    assert found.shape == (*shape[:-1], 24) and found.dtype == x.dtype
-    np.testing.assert_allclose(found.reshape(-1, 24).numpy(), expected, rtol=1e-5, atol=1e-5)
+    actual = integer_product(x, weight, bias)
+    assert actual.shape == (*shape[:-1], 24) and actual.dtype == x.dtype
+    np.testing.assert_allclose(actual.reshape(-1, 24).numpy(), expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(
         integer_product(x, weight, None).reshape(-1, 24).numpy(), expected - bias.double().numpy(), atol=1e-5
     )
@@ -110,7 +110,7 @@ def test_a_product_of_integers_is_that_of_x_rounded_row_by_row(bits, shape):
 
 @INTEGERS
 @BITS
-def test_rounding_x_costs_no_more_than_half_a_step_of_each_entry(bits):
+def test_rounding_x_costs_at_most_half_a_step_of_each_entry(bits):
     x, weight = torch.randn(6, 64), integers_of(matrix().float(), bits)
     whole = weight.floats(torch.double)
     steps = x.double().abs().amax(1, keepdim=True) / 127
@@ -122,36 +122,36 @@ def test_rounding_x_costs_no_more_than_half_a_step_of_each_entry(bits):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("columns", [64, 48, 16])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 17), (8, 1), (5, 3)])
-def test_a_product_of_few_texts_is_that_of_x_in_bfloat16(dtype, columns, shape):
+def test_a_product_of_few_texts_equals_that_of_x_in_bfloat16(dtype, columns, shape):
     weight, bias = integers_of(matrix(columns=columns).to(dtype), 8), torch.randn(24).to(dtype)
     x = torch.randn(*shape, columns).to(dtype)
     expected = x.bfloat16().double() @ weight.codes.double().T * weight.scales.double()
     size = (
         x.double().abs() @ weight.floats(torch.double).abs().T
-    ) / 2**8 + 1e-5  # what rounding a sum to bfloat16 may cost
-    for given in (bias, None):
-        found = quantised_product(x, weight, given)
-        whole = expected if given is None else expected + given.double()
-        assert found.shape == (*shape, 24) and found.dtype == dtype
-        assert ((found.double() - whole).abs() <= size + whole.abs() / 2**7 * (dtype == torch.bfloat16)).all()
+    ) / 2**8 + 1e-5  # the error of rounding a sum to bfloat16
+    for offset in (bias, None):
+        actual = quantised_product(x, weight, offset)
+        whole = expected if offset is None else expected + offset.double()
+        assert actual.shape == (*shape, 24) and actual.dtype == dtype
+        assert ((actual.double() - whole).abs() <= size + whole.abs() / 2**7 * (dtype == torch.bfloat16)).all()
 
 
 @INTEGERS
 @pytest.mark.parametrize("columns", [17, 37, 40, 63])
-def test_a_width_that_a_vector_does_not_divide_is_a_product_of_integers(columns):
+def test_a_width_not_divisible_by_a_vector_uses_the_integer_product(columns):
     weight, x = integers_of(matrix(columns=columns).float(), 8), torch.randn(3, 1, columns)
     torch.testing.assert_close(quantised_product(x, weight), integer_product(x, weight, None), rtol=0, atol=0)
 
 
 @INTEGERS
-def test_a_chunk_of_few_texts_is_rounded_as_its_steps_are():
+def test_a_chunk_of_few_texts_is_rounded_like_its_steps():
     weight, x = integers_of(matrix().float(), 8), torch.randn(8, 17, 64)
     steps = [quantised_product(x[:, place, None], weight) for place in range(17)]
     torch.testing.assert_close(quantised_product(x, weight), torch.cat(steps, 1), rtol=0, atol=0)
 
 
 @INTEGERS
-def test_a_few_texts_are_nearer_the_float_weight_than_many():
+def test_few_texts_are_more_accurate_than_many():
     weight, x = integers_of(matrix().float(), 8), torch.randn(64, 1, 64)
     whole = x.double() @ weight.floats(torch.double).T
     few, many = (
@@ -162,17 +162,17 @@ def test_a_few_texts_are_nearer_the_float_weight_than_many():
 
 
 @INTEGERS
-def test_rows_of_zeros_and_of_no_number_stay_what_they_are():
+def test_rows_of_zeros_and_of_nan_stay_unchanged():
     x, weight = torch.zeros(3, 64), integers_of(matrix().float(), 8)
     x[1, 5], x[2, 5] = float("nan"), float("inf")
-    found = integer_product(x, weight, torch.ones(24))
-    assert (found[0] == 1).all()
-    assert not found[1, [0, 1]].isfinite().any() and not found[2, [0, 1]].isfinite().any()
+    actual = integer_product(x, weight, torch.ones(24))
+    assert (actual[0] == 1).all()
+    assert not actual[1, [0, 1]].isfinite().any() and not actual[2, [0, 1]].isfinite().any()
 
 
 @pytest.mark.parametrize("isa", ["SSE41", "AVX2", "AVX512_CORE", "ALL"])
-def test_products_of_integers_are_taken_only_where_their_sums_are_right(isa):
-    """oneDNN reads its limit when it is loaded, so that each limit needs a process of its own."""
+def test_integer_products_are_used_only_where_their_sums_are_exact(isa):
+    """oneDNN reads its limit when it is loaded, so each limit needs its own process."""
     code = """
 import torch
 from clew.kernels.quantised_products import quantised_product
@@ -184,7 +184,7 @@ torch.testing.assert_close(quantised_product(x, weight), torch.full((3, 40), 256
 
 
 @BITS
-def test_without_products_of_integers_the_weight_is_made_float(bits, made_float):
+def test_without_integer_products_the_weight_is_converted_to_float(bits, no_integer_products):
     x, weight, bias = torch.randn(4, 64), integers_of(matrix().float(), bits), torch.randn(24)
     torch.testing.assert_close(
         quantised_product(x, weight, bias), F.linear(x, weight.floats(torch.float32), bias), rtol=0, atol=0
@@ -192,18 +192,18 @@ def test_without_products_of_integers_the_weight_is_made_float(bits, made_float)
 
 
 @BITS
-def test_in_float64_nothing_but_the_weight_is_rounded(bits):
+def test_in_float64_only_the_weight_is_rounded(bits):
     x, weight = torch.randn(4, 64, dtype=torch.double), integers_of(matrix(), bits)
     torch.testing.assert_close(quantised_product(x, weight), x @ weight.floats(torch.double).T, rtol=0, atol=1e-14)
 
 
 @BITS
-def test_gradients_are_those_of_the_weight_made_float(bits):
+def test_gradients_equal_those_of_the_weight_as_float(bits):
     x, bias = torch.randn(2, 3, 64, requires_grad=True), torch.randn(24, requires_grad=True)
     weight, upper = integers_of(matrix().float(), bits), torch.randn(2, 3, 24)
-    found = torch.autograd.grad(quantised_product(x, weight, bias), (x, bias), upper)
+    gradients = torch.autograd.grad(quantised_product(x, weight, bias), (x, bias), upper)
     expected = torch.autograd.grad(F.linear(x, weight.floats(torch.float32), bias), (x, bias), upper)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(gradients, expected, strict=True):
         torch.testing.assert_close(one, other)
     with torch.no_grad():
         unwatched = quantised_product(x, weight, bias)
@@ -212,17 +212,17 @@ def test_gradients_are_those_of_the_weight_made_float(bits):
 
 @BITS
 def test_rows_of_a_table_are_looked_up(bits):
-    table = kept(matrix().float(), bits)
+    table = quantised(matrix().float(), bits)
     tokens = torch.tensor([[1, 2, 23], [0, 1, 1]])
     assert torch.equal(F.embedding(tokens, table), table.integers.floats(torch.float32)[tokens])
 
 
 @BITS
-def test_other_functions_are_given_floats(bits):
-    weight = kept(matrix().float(), bits)
+def test_other_functions_receive_floats(bits):
+    weight = quantised(matrix().float(), bits)
     whole = weight.integers.floats(torch.float32)
     x, index = torch.randn(3, 64), torch.tensor([3, 1])
-    for found, expected in [
+    for actual, expected in [
         (x @ weight.mT, x @ whole.mT),
         (torch.einsum("bk,nk->bn", x, weight), torch.einsum("bk,nk->bn", x, whole)),
         (weight[index], whole[index]),
@@ -230,12 +230,12 @@ def test_other_functions_are_given_floats(bits):
         (torch.cat([weight, weight]), torch.cat([whole, whole])),
         (weight.norm(), whole.norm()),
     ]:
-        assert type(found) is Tensor
-        torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        assert type(actual) is Tensor
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
     state = torch.zeros(1, 3, 6)
     biases = torch.zeros(24), torch.zeros(24)
-    small = kept(torch.randn(24, 6), 8)
-    given = (x[:, None], (state, state), (weight, small, *biases), True, 1, 0.0, False, False, True)
+    small = quantised(torch.randn(24, 6), 8)
+    arguments = (x[:, None], (state, state), (weight, small, *biases), True, 1, 0.0, False, False, True)
     plain = (
         x[:, None],
         (state, state),
@@ -247,20 +247,20 @@ def test_other_functions_are_given_floats(bits):
         False,
         True,
     )
-    torch.testing.assert_close(torch.lstm(*given)[0], torch.lstm(*plain)[0])
+    torch.testing.assert_close(torch.lstm(*arguments)[0], torch.lstm(*plain)[0])
 
 
 @BITS
-def test_a_stretch_of_rows_stays_in_integers(bits):
-    weight = kept(matrix().float(), bits)
+def test_a_slice_of_rows_stays_quantised(bits):
+    weight = quantised(matrix().float(), bits)
     part = weight[3:10]
     assert isinstance(part, QuantisedWeight) and part.shape == (7, 64)
     assert part.data_ptr() == weight.integers.codes[3:].data_ptr(), "it is a view"
     assert torch.equal(part.integers.floats(torch.float32), weight.integers.floats(torch.float32)[3:10])
 
 
-def test_it_tells_of_itself_what_its_weight_would():
-    weight = kept(matrix().float(), 4)
+def test_a_quantised_weight_has_the_attributes_of_its_weight():
+    weight = quantised(matrix().float(), 4)
     assert (
         isinstance(weight, nn.Parameter)
         and weight.shape == (24, 64)
@@ -275,9 +275,9 @@ def test_it_tells_of_itself_what_its_weight_would():
 
 
 @BITS
-def test_a_module_with_it_is_copied_and_moved(bits):
+def test_a_module_with_a_quantised_weight_can_be_copied_and_moved(bits):
     layer = nn.Linear(64, 24)
-    layer.weight = kept(matrix().float(), bits)
+    layer.weight = quantised(matrix().float(), bits)
     x = torch.randn(3, 64)
     twin = copy.deepcopy(layer)
     assert isinstance(twin.weight, QuantisedWeight) and twin.weight.data_ptr() != layer.weight.data_ptr()
@@ -298,34 +298,34 @@ def test_a_module_with_it_is_copied_and_moved(bits):
         lambda weight: nn.init.zeros_(weight),
     ],
 )
-def test_a_change_is_refused_and_not_lost(change):
+def test_changes_of_a_quantised_weight_are_rejected(change):
     with pytest.raises(
         UserError, match="^weights in int8 or int4 cannot be changed or trained; load the run without a precision$"
     ):
-        change(kept(matrix().float(), 8))
+        change(quantised(matrix().float(), 8))
 
 
 @BITS
 def test_three_projections_are_one_product(bits):
     linears = [nn.Linear(64, width) for width in (32, 16, 16)]
     for linear in linears:
-        linear.weight = kept(linear.weight, bits)
+        linear.weight = quantised(linear.weight, bits)
     x = torch.randn(2, 5, 64)
     with torch.no_grad():
         apart = torch.cat([linear(x) for linear in linears], -1)
         together = Together(linears)
-        found = together(x, *linears)
-        assert found is not None
-        torch.testing.assert_close(found, apart, rtol=0, atol=0)
+        actual = together(x, *linears)
+        assert actual is not None
+        torch.testing.assert_close(actual, apart, rtol=0, atol=0)
         torch.testing.assert_close(torch.cat([linear(x) for linear in linears], -1), apart, rtol=0, atol=0)
-        linears[1].weight = kept(torch.randn(16, 64), bits)
+        linears[1].weight = quantised(torch.randn(16, 64), bits)
         assert together(x, *linears) is None
 
 
-def test_projections_in_unlike_numbers_run_alone():
+def test_projections_of_different_dtypes_run_separately():
     linears = [nn.Linear(64, 16) for _ in range(3)]
-    linears[0].weight = kept(linears[0].weight, 8)
-    linears[1].weight = kept(linears[1].weight, 4)
+    linears[0].weight = quantised(linears[0].weight, 8)
+    linears[1].weight = quantised(linears[1].weight, 4)
     with torch.no_grad():
         assert Together(linears)(torch.randn(1, 64), *linears) is None
 
@@ -334,10 +334,10 @@ def test_projections_in_unlike_numbers_run_alone():
 @BITS
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("rows", "columns", "width"), [(1, 64, 40), (3, 96, 33), (8, 1088, 2000), (2, 2112, 9000)])
-def test_few_rows_on_a_gpu_are_those_of_the_weight_made_float(bits, dtype, rows, columns, width):
+def test_few_rows_on_a_gpu_equal_the_weight_as_float(bits, dtype, rows, columns, width):
     weight: Integers = integers_of(torch.randn(width, columns, device="cuda"), bits)
     x, bias = torch.randn(rows, columns, device="cuda", dtype=dtype), torch.randn(width, device="cuda", dtype=dtype)
     assert few_rows_quantised.is_for_few_rows(x, weight)
     expected = F.linear(x.double(), weight.floats(torch.double), bias.double())
-    found = few_rows_product(x, weight, bias).double()
-    assert float((found - expected).norm() / expected.norm()) < (1e-6 if dtype == torch.float32 else 4e-3)
+    actual = few_rows_product(x, weight, bias).double()
+    assert float((actual - expected).norm() / expected.norm()) < (1e-6 if dtype == torch.float32 else 4e-3)

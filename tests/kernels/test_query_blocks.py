@@ -1,4 +1,4 @@
-"""Blocks of queries against the layer as it is written; that scores are not held is shown beside windows."""
+"""Blocks of queries against the layer's equation; tests of windows show that scores are not stored."""
 
 import itertools
 import sys
@@ -26,11 +26,11 @@ def small_blocks(monkeypatch):
 
 
 def outputs_and_gradients(layer, x, mask):
-    given = x.clone().requires_grad_()
+    inputs = x.clone().requires_grad_()
     real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask > 0
-    y = layer(given, mask)[0]
+    y = layer(inputs, mask)[0]
     weights = randn(*y.shape, seed=5) * real[..., None]
-    return y[real], *torch.autograd.grad((y * weights).sum(), (given, *layer.parameters()), materialize_grads=True)
+    return y[real], *torch.autograd.grad((y * weights).sum(), (inputs, *layer.parameters()), materialize_grads=True)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_attention_by_blocks_of_queries_equals_its_equation_in_values_and_gradie
     x = randn(2, LENGTH, 4)
     fast = outputs_and_gradients(layer, x, mask)
     with only_equations():
-        written = outputs_and_gradients(layer, x, mask)
-    for actual, expected in zip(fast, written, strict=True):
+        equation = outputs_and_gradients(layer, x, mask)
+    for actual, expected in zip(fast, equation, strict=True):
         torch.testing.assert_close(actual, expected)
 
 

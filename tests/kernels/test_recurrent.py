@@ -37,7 +37,7 @@ def test_a_fused_recurrence_ends_in_the_state_of_each_rows_last_real_position(na
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_a_padded_row_keeps_its_state_to_the_bit_in_float32(name):
+def test_a_padded_row_keeps_its_state_exactly_in_float32(name):
     layer = Recurrent(CELLS[name](2, 3))
     x = 100 * torch.randn(2, 50, 2)
     final = torch.randn(2, 3)
@@ -64,7 +64,7 @@ def test_padding_gets_no_gradient_from_a_fused_recurrence(name):
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_a_fused_recurrence_under_bfloat16_autocast_is_near_its_equation_on_any_cpu(name):
+def test_a_fused_recurrence_under_bfloat16_autocast_is_close_to_its_equation_on_any_cpu(name):
     layer = Recurrent(CELLS[name](4, 3))
     x = torch.randn(2, 6, 4)
     for mask in (None, torch.arange(6) < torch.tensor([6, 3])[:, None]):

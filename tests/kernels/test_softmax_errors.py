@@ -1,4 +1,4 @@
-"""The loss's kernel for a GPU, against float64: on a GPU where there is one, and by hand on the CPU in Triton's
+"""The loss's kernel for a GPU, against float64: on a GPU if there is one, and by hand on the CPU in Triton's
 interpreter.
 
 TRITON_INTERPRET=1 python -m pytest tests/kernels/test_softmax_errors.py
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.skipif(
     reason="a GPU or Triton's interpreter runs this kernel",
 )
 DEVICE = "cpu" if IS_INTERPRETED else "cuda"
-WALKS = import_module("clew.kernels.cross_entropy")  # the package has a function of that name
+WALKS = import_module("clew.kernels.cross_entropy")  # the package also has a function of this name
 ALLOWED = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
-"""Relative errors: those of sums in another order, and of products in bfloat16."""
+"""Relative errors, of sums in another order and of products in bfloat16."""
 
 
 def error(ours: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -64,7 +64,7 @@ def exact(hidden, weight, bias, targets, smoothing):
     ],
     ids=["plain", "aligned", "one chunk", "one row", "all ignored", "two steps a row", "no rows", "one word"],
 )
-def test_the_walk_over_chunks_is_the_equation(dtype, rows, vocabulary, chunk, bias, ignored, smoothing):
+def test_the_walk_over_chunks_equals_the_equation(dtype, rows, vocabulary, chunk, bias, ignored, smoothing):
     hidden, weight, offset, targets = problem(rows, 16, vocabulary, ignored, dtype)
     offset = offset if bias else None
     walked = walk_on_gpu(
@@ -78,7 +78,7 @@ def test_the_walk_over_chunks_is_the_equation(dtype, rows, vocabulary, chunk, bi
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_logits_become_errors_and_what_was_filled_up_becomes_zero(smoothing):
+def test_logits_become_errors_and_padded_columns_become_zero(smoothing):
     width, columns = 70, 128
     logits, targets = torch.randn(5, columns, device=DEVICE), torch.tensor([0, 69, 3, -100, 7], device=DEVICE)
     costs, real = torch.full((2, 5), 9.0, device=DEVICE), targets >= 0
@@ -95,14 +95,14 @@ def test_logits_become_errors_and_what_was_filled_up_becomes_zero(smoothing):
         torch.testing.assert_close(costs[1].double(), -log_probs.mean(1) * real, rtol=1e-5, atol=1e-5)
 
 
-def test_without_gradients_logits_are_left_as_they_are():
+def test_without_gradients_logits_are_unchanged():
     logits, targets = torch.randn(2, 64, device=DEVICE), torch.tensor([1, 2], device=DEVICE)
-    kept, costs = logits.clone(), torch.zeros(2, 2, device=DEVICE)
+    original, costs = logits.clone(), torch.zeros(2, 2, device=DEVICE)
     softmax_errors_(logits, 64, targets, costs[0], costs[1], errors=False)
-    assert torch.equal(logits, kept) and costs[0].all()
+    assert torch.equal(logits, original) and costs[0].all()
 
 
-def test_logits_that_are_too_large_for_exp_are_no_trouble():
+def test_logits_too_large_for_exp_are_handled():
     logits = torch.tensor([[1e4, -1e4, 0.0], [-300.0, -300.0, -300.0]], device=DEVICE)
     costs = torch.zeros(2, 2, device=DEVICE)
     softmax_errors_(logits, 3, torch.tensor([1, 2], device=DEVICE), costs[0], costs[1])
@@ -113,15 +113,15 @@ def test_logits_that_are_too_large_for_exp_are_no_trouble():
 
 
 @pytest.mark.parametrize("target", [-1, 70, 127])
-def test_a_target_that_is_no_word_costs_nan(target):
-    """70 is a column that was filled up."""
+def test_a_target_outside_the_vocabulary_costs_nan(target):
+    """70 is a padded column."""
     hidden, weight, _, targets = problem(3, 8, 70, 0, torch.float32)
     targets[1] = target
     walked = walk_on_gpu(hidden, weight, None, targets, 0.0, None, 2, (True, True, False))
     assert walked.loss.isnan()
 
 
-def test_what_stands_on_padding_never_matters():
+def test_padding_never_matters():
     hidden, weight, bias, targets = problem(6, 8, 70, 2, torch.float32)
     clean = walk_on_gpu(hidden, weight, bias, targets, 0.1, -100, 4, (True, True, True))
     hidden[:2] = math.nan
@@ -131,7 +131,7 @@ def test_what_stands_on_padding_never_matters():
         assert torch.equal(ours, theirs)
 
 
-def test_what_is_not_wanted_is_not_computed():
+def test_unneeded_gradients_are_not_computed():
     hidden, weight, bias, targets = problem(5, 8, 70, 0, torch.float32)
     whole = walk_on_gpu(hidden, weight, bias, targets, 0.0, None, 2, (True, True, True))
     part = walk_on_gpu(hidden, weight, bias, targets, 0.0, None, 2, (False, True, False))
@@ -139,11 +139,13 @@ def test_what_is_not_wanted_is_not_computed():
 
 
 @pytest.mark.parametrize("compiles", [False, True])
-def test_it_is_what_the_loss_takes(monkeypatch, compiles):
-    """From the layer's call to the weights' gradients, with a vocabulary that is not aligned, under autocast."""
+def test_the_loss_uses_the_kernel(monkeypatch, compiles):
+    """From the layer's call to the weights' gradients, with an unaligned vocabulary, under autocast."""
     monkeypatch.setattr(WALKS.softmax_errors, "is_supported", lambda x: True)
     walked = []
-    monkeypatch.setattr(WALKS, "walk_on_gpu", lambda *given: walked.append(len(given[0])) or walk_on_gpu(*given))
+    monkeypatch.setattr(
+        WALKS, "walk_on_gpu", lambda *arguments: walked.append(len(arguments[0])) or walk_on_gpu(*arguments)
+    )
     hidden, weight, _, targets = problem(12, 16, ALIGNED + 7, 3, torch.float32)
     hidden, weight = hidden.requires_grad_(), weight.requires_grad_()
 
@@ -163,7 +165,7 @@ def test_it_is_what_the_loss_takes(monkeypatch, compiles):
 
 
 @pytest.mark.skipif(IS_INTERPRETED, reason="a GPU alone captures graphs")
-def test_a_captured_walk_gives_what_an_eager_one_gives():
+def test_a_captured_walk_equals_an_eager_one():
     hidden, weight, _, targets = problem(300, 64, 500, 0, torch.bfloat16)
 
     def walk():

@@ -1,4 +1,4 @@
-"""Windows in blocks against the layer as it is written, and memory: no tensor of query x key is made."""
+"""Windows in blocks against the layer's equation, and their memory: no tensor of query x key is created."""
 
 import itertools
 
@@ -22,20 +22,20 @@ RAGGED = SLOT[None] < torch.tensor([[LENGTH], [200]])
 DOCUMENTS = RAGGED * (1 + SLOT // 9)
 
 
-def assert_same_as_written(layer, x, mask=None):
+def assert_equals_equation(layer, x, mask=None):
     """Outputs and gradients at real positions."""
     real = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask > 0
     weights = randn(*x.shape, seed=5) * real[..., None]
     results = []
-    for written in (True, False):
-        given = x.clone().requires_grad_()
-        if written:
+    for by_equation in (True, False):
+        inputs = x.clone().requires_grad_()
+        if by_equation:
             with only_equations():
-                y = layer(given, mask)[0]
+                y = layer(inputs, mask)[0]
         else:
-            y = layer(given, mask)[0]
+            y = layer(inputs, mask)[0]
         results.append(
-            (y[real], *torch.autograd.grad((y * weights).sum(), (given, *layer.parameters()), materialize_grads=True))
+            (y[real], *torch.autograd.grad((y * weights).sum(), (inputs, *layer.parameters()), materialize_grads=True))
         )
     for expected, actual in zip(*results, strict=True):
         torch.testing.assert_close(actual, expected)
@@ -48,7 +48,7 @@ def assert_same_as_written(layer, x, mask=None):
 )
 def test_a_window_in_blocks_equals_its_equation_in_values_and_gradients(window, causal, mask):
     layer = randomise(SelfAttention(4, 2, causal=causal, window=window, num_kv_heads=1))
-    assert_same_as_written(layer, randn(2, LENGTH, 4), mask)
+    assert_equals_equation(layer, randn(2, LENGTH, 4), mask)
 
 
 @pytest.mark.parametrize(
@@ -56,23 +56,23 @@ def test_a_window_in_blocks_equals_its_equation_in_values_and_gradients(window, 
 )
 def test_positions_in_blocks_equal_their_equation_in_values_and_gradients(position, causal):
     layer = randomise(SelfAttention(4, 2, causal=causal, window=5, position=POSITIONS[position](4, 2, 2)))
-    assert_same_as_written(layer, randn(2, LENGTH, 4), RAGGED)
+    assert_equals_equation(layer, randn(2, LENGTH, 4), RAGGED)
 
 
 @pytest.mark.parametrize("score", ["additive", "location"])
-def test_scores_that_are_no_dot_product_in_blocks_equal_their_equation(score):
+def test_scores_other_than_dot_products_in_blocks_equal_their_equation(score):
     options = {"max_length": LENGTH} if score == "location" else {}
     layer = randomise(SelfAttention(4, 2, window=5, score=SCORES[score](2, 2, **options)))
-    assert_same_as_written(layer, randn(2, LENGTH, 4), DOCUMENTS)
+    assert_equals_equation(layer, randn(2, LENGTH, 4), DOCUMENTS)
 
 
 @pytest.mark.parametrize(("position", "causal"), list(itertools.product(["none", "alibi", "relative"], [True, False])))
 def test_documents_in_blocks_equal_their_equation_in_values_and_gradients(position, causal):
     layer = randomise(SelfAttention(4, 2, causal=causal, position=POSITIONS[position](4, 2, 2)))
-    assert_same_as_written(layer, randn(2, LENGTH, 4), DOCUMENTS)
+    assert_equals_equation(layer, randn(2, LENGTH, 4), DOCUMENTS)
 
 
-def test_blocks_are_made_only_where_they_save_half():
+def test_blocks_are_used_only_if_they_save_half():
     x = randn(1, 1, LENGTH, 2)
     places = SLOT[None], torch.zeros_like(SLOT)[None]
     near = Sight(places=Places(*places), key_index=SLOT[None], causal=True, window=3, aligned=True)
@@ -88,16 +88,16 @@ def test_blocks_are_made_only_where_they_save_half():
 
 
 class Largest(TorchDispatchMode):
-    """The number of elements of the largest tensor that is made."""
+    """Records the number of elements of the largest tensor created."""
 
     elements = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        for leaf in tree_leaves(made):
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.untyped_storage().nbytes():
                 self.elements = max(self.elements, leaf.untyped_storage().nbytes() // leaf.element_size())
-        return made
+        return result
 
 
 def largest_tensor(layer, length, mask=None):
@@ -119,7 +119,7 @@ def largest_tensor(layer, length, mask=None):
         ("relative", None, False),
     ],
 )
-def test_memory_grows_with_the_length_and_not_with_its_square(position, window, documents):
+def test_memory_grows_linearly_with_the_length(position, window, documents):
     layer = SelfAttention(16, 2, window=window, position=POSITIONS[position](16, 2, 8))
     mask = 1 + torch.arange(4096)[None] // 100 if documents else None
     short, long = (largest_tensor(layer, length, None if mask is None else mask[:, :length]) for length in (2048, 4096))
@@ -127,6 +127,6 @@ def test_memory_grows_with_the_length_and_not_with_its_square(position, window, 
     assert long < 2.2 * short
 
 
-def test_the_equation_itself_holds_query_by_key():
+def test_the_equation_itself_stores_query_by_key():
     with only_equations():
         assert largest_tensor(SelfAttention(16, 2, window=100), 1024) >= 1024 * 1024
