@@ -33,11 +33,11 @@ def test_a_part_is_built_from_its_name_and_options():
     assert build_part("shape", "circle", SHAPES, 4).radius == 4
 
 
-def test_the_users_option_comes_before_the_callers():
+def test_user_options_override_the_callers():
     assert build_part("shape", {"name": "square", "holes": 5}, SHAPES, 3, holes=2).holes == 5
 
 
-def test_a_parts_name_and_options_come_apart():
+def test_a_parts_name_and_options_are_separated():
     assert (part_name("gru"), part_options("gru")) == ("gru", {})
     assert (part_name({"name": "gru", "bias": False}), part_options({"name": "gru", "bias": False})) == (
         "gru",
@@ -79,16 +79,16 @@ def test_options_are_the_keyword_only_arguments():
         ({"colour": "red"}, "shape takes a name, or a name with options"),
     ],
 )
-def test_a_wrong_part_is_told_in_a_sentence(part, sentence):
+def test_a_wrong_part_is_rejected_with_a_sentence(part, sentence):
     with pytest.raises(UserError, match=sentence):
         check_part("shape", part, SHAPES)
 
 
-def test_a_number_option_takes_whole_numbers_too():
+def test_a_float_option_accepts_integers():
     assert check_part("shape", {"name": "square", "scale": 2}, SHAPES) == {"name": "square", "scale": 2}
 
 
-def test_a_field_checks_its_part_when_the_config_is_read_so_that_new_entries_count():
+def test_a_field_accepts_entries_added_later():
     with pytest.raises(ValidationError, match="unknown shape 'line'; known: circle, square"):
         Drawing(shape="line")
     SHAPES["line"] = Circle
@@ -98,7 +98,7 @@ def test_a_field_checks_its_part_when_the_config_is_read_so_that_new_entries_cou
         del SHAPES["line"]
 
 
-def test_a_section_is_frozen_knows_its_fields_and_never_turns_strings_into_numbers():
+def test_a_section_is_frozen_and_strict_about_fields_and_types():
     with pytest.raises(ValidationError, match="frozen"):
         Drawing().size = 2
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
@@ -110,7 +110,7 @@ def test_a_section_is_frozen_knows_its_fields_and_never_turns_strings_into_numbe
         Drawing(size=2**63)
 
 
-def test_what_a_constructor_says_of_a_users_options_is_kept_short():
+def test_long_errors_of_a_constructor_are_shortened():
     def burst(*, holes: int = 0):
         raise RuntimeError("no\n" * 999)
 

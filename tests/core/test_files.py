@@ -1,4 +1,4 @@
-"""A file of a stranger's is opened in one place, which waits for nothing and reads no more than it should."""
+"""Foreign files are opened in one place, which never waits and never reads more than allowed."""
 
 import os
 import socket
@@ -19,21 +19,21 @@ def pipe(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("read", [open_file, read_bytes, read_text, read_json, file_hash, check_regular])
-def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(read, pipe: Path) -> None:
+def test_a_pipe_instead_of_a_file_is_rejected_without_waiting(read, pipe: Path) -> None:
     with pytest.raises(
         UserError, match="pipe.json is a pipe, and must be a regular file; put the file itself in its place"
     ):
         read(pipe)
 
 
-def test_a_device_and_a_link_to_one_are_refused(tmp_path: Path) -> None:
+def test_devices_and_links_to_them_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "zeros").symlink_to("/dev/zero")
     for path in (Path("/dev/zero"), tmp_path / "zeros"):
         with pytest.raises(UserError, match="is a device, and must be a regular file"):
             read_bytes(path)
 
 
-def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket.json")
@@ -41,7 +41,7 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             read_json(Path("socket.json"))
 
 
-def test_what_is_larger_than_a_file_of_its_kind_is_not_read(tmp_path: Path) -> None:
+def test_a_file_too_large_for_its_kind_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(
@@ -52,7 +52,7 @@ def test_what_is_larger_than_a_file_of_its_kind_is_not_read(tmp_path: Path) -> N
         read_json(tmp_path / "config.json")
 
 
-def test_a_regular_file_and_a_link_to_one_are_read_as_they_are(tmp_path: Path) -> None:
+def test_regular_files_and_links_to_them_are_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b'{"a":\r\n "\xc3\xa4"}')
     (tmp_path / "b").symlink_to("a")
     assert read_json(tmp_path / "b") == {"a": "ä"}
@@ -60,7 +60,7 @@ def test_a_regular_file_and_a_link_to_one_are_read_as_they_are(tmp_path: Path) -
     assert file_hash(tmp_path / "a") == file_hash(tmp_path / "b")
 
 
-def test_a_missing_file_and_a_folder_are_told_as_the_system_tells_them(tmp_path: Path) -> None:
+def test_missing_files_and_folders_raise_the_systems_errors(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_file(tmp_path / "none")
     with pytest.raises(IsADirectoryError):
@@ -71,9 +71,8 @@ def modes(folder: Path) -> set[int]:
     return {path.stat().st_mode & 0o777 for path in [folder, *folder.rglob("*")]}
 
 
-def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Encoded text and documents, how long they are, and lists of examples, with whatever rights the system gives to
-    new files."""
+def test_cached_texts_are_private_to_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoded text and documents, their lengths, and lists of examples, with any default permissions of new files."""
     from clew.data.caching.encoded import encode_corpus
     from clew.data.caching.encoded_documents import encode_documents
     from clew.data.documents import documents_at
@@ -87,7 +86,7 @@ def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatc
     monkeypatch.setattr(measures, "LARGE", 0)
     text = "a line of a private text\n\n" * 50
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    os.utime(tmp_path / "text.txt", (1, 1))  # settled, so that its length is remembered
+    os.utime(tmp_path / "text.txt", (1, 1))  # old enough that its length is cached
     before = os.umask(0)
     try:
         encode_corpus(find_text(tmp_path / "text.txt"), train_character(text), cache_folder())
@@ -100,9 +99,7 @@ def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatc
     assert modes(tmp_path / "above") == {0o700, 0o600}
 
 
-def test_a_cache_of_earlier_is_closed_to_others_and_nothing_else_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_existing_cache_is_made_private_and_nothing_else_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = tmp_path / "cache" / ("0a" * 16)
     old.mkdir(parents=True)
     (old / "000000.tokens").write_bytes(b"ids")
@@ -124,7 +121,7 @@ def test_a_cache_of_earlier_is_closed_to_others_and_nothing_else_is(
     }
 
 
-def test_a_folder_that_others_use_too_stays_open_but_what_is_clew_s_in_it_does_not(
+def test_a_shared_folder_stays_open_but_clews_files_in_it_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shared" / "examples").mkdir(parents=True)
@@ -133,5 +130,5 @@ def test_a_folder_that_others_use_too_stays_open_but_what_is_clew_s_in_it_does_n
     (tmp_path / "shared").chmod(0o1777)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "shared"))
     cache_folder()
-    found = {name: (tmp_path / "shared" / name).stat().st_mode & 0o7777 for name in ("", "examples", "notes.txt")}
-    assert found == {"": 0o1777, "examples": 0o700, "notes.txt": 0o644}
+    modes_found = {name: (tmp_path / "shared" / name).stat().st_mode & 0o7777 for name in ("", "examples", "notes.txt")}
+    assert modes_found == {"": 0o1777, "examples": 0o700, "notes.txt": 0o644}

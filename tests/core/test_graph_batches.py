@@ -33,7 +33,7 @@ def test_a_node_on_a_cycle_is_real():
 
 
 @given(rows=st.lists(graphs, max_size=3))
-def test_a_turned_batch_is_that_of_the_reversed_graphs(rows):
+def test_a_reversed_batch_equals_the_batch_of_reversed_graphs(rows):
     for ours, theirs in zip(
         batch_graphs(rows).turned, batch_graphs([reversed_graph(graph) for graph in rows]), strict=True
     ):
@@ -58,17 +58,17 @@ def test_edges_keep_their_ends_and_types(rows):
 
 @given(rows=st.lists(dags, max_size=3))
 def test_levels_carry_every_edge_from_its_source_to_its_target(rows):
-    """What leaves a level waits, in pieces, until its target's level: as the layers do it."""
+    """Values that leave a level are kept, in pieces, until their target's level, as in the layers."""
     batch = batch_graphs(rows)
     order, places, levels = graph_levels(batch)
     size, length = batch.levels.shape[1], batch.types.shape[1]
     names = order.split([level.num_nodes for level in levels])
     waiting = [[] for _ in levels]
-    found = []
+    edges = []
     for number, (level, own) in enumerate(zip(levels, names, strict=True)):
         assert batch.levels.flatten()[own].eq(number).all()
         starts = [start for piece in waiting[number] for start in piece]
-        found += zip(starts, own[level.targets].tolist(), level.types.tolist(), strict=True)
+        edges += zip(starts, own[level.targets].tolist(), level.types.tolist(), strict=True)
         for (end, _), piece in zip(
             level.leads, own[level.sources].split([count for _, count in level.leads]), strict=True
         ):
@@ -79,9 +79,9 @@ def test_levels_carry_every_edge_from_its_source_to_its_target(rows):
         for row, graph in enumerate(rows)
         for place, (source, target, type) in enumerate(graph.edges)
     }
-    assert dict(zip(places.tolist(), found, strict=True)) == expected
+    assert dict(zip(places.tolist(), edges, strict=True)) == expected
 
 
-def test_a_graph_that_is_none_is_refused():
+def test_invalid_graphs_are_rejected():
     with pytest.raises(UserError, match="the edge 0 -> 7 names no node; there are 4"):
         batch_graphs([DIAMOND, Graph(4, ((0, 7, 0),))])

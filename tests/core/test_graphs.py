@@ -16,16 +16,16 @@ graphs = st.integers(1, 6).flatmap(
 )
 
 
-def ways_to(graph, node, taken=()):
-    """Every way to a node that goes over no edge twice, as the number of its edges."""
+def path_lengths_to(graph, node, edges_taken=()):
+    """The numbers of edges of all paths to a node that use no edge twice."""
     yield 0
     for number, (source, target, _) in enumerate(graph.edges):
-        if target == node and number not in taken:
-            yield from (1 + length for length in ways_to(graph, source, (*taken, number)))
+        if target == node and number not in edges_taken:
+            yield from (1 + length for length in path_lengths_to(graph, source, (*edges_taken, number)))
 
 
 def is_behind_a_cycle(graph, node):
-    """Whether some way back from a node comes by the same node twice."""
+    """Whether some path back from a node visits the same node twice."""
     before = {
         place: {source for source, target, _ in graph.edges if target == place} for place in range(graph.num_nodes)
     }
@@ -33,28 +33,28 @@ def is_behind_a_cycle(graph, node):
     for _ in range(graph.num_nodes):
         led |= {source for place in led for source in before[place]}
     for start in led:
-        seen = set(before[start])
+        reachable = set(before[start])
         for _ in range(graph.num_nodes):
-            seen |= {source for place in seen for source in before[place]}
-        if start in seen:
+            reachable |= {source for place in reachable for source in before[place]}
+        if start in reachable:
             return True
     return False
 
 
 @given(graph=graphs)
-def test_a_level_is_the_longest_way_to_a_node_and_cyclic_where_that_has_no_end(graph):
+def test_a_level_is_the_longest_path_to_a_node_or_cyclic_if_unbounded(graph):
     for node, level in enumerate(node_levels(graph)):
-        assert level == (CYCLIC if is_behind_a_cycle(graph, node) else max(ways_to(graph, node)))
+        assert level == (CYCLIC if is_behind_a_cycle(graph, node) else max(path_lengths_to(graph, node)))
 
 
-def test_nodes_before_a_cycle_have_levels_and_those_behind_it_have_none():
+def test_nodes_before_a_cycle_have_levels_and_those_after_it_have_none():
     graph = Graph(5, ((0, 1, 0), (1, 2, 0), (2, 1, 0), (2, 3, 0)))
     assert node_levels(graph) == [0, CYCLIC, CYCLIC, CYCLIC, 0]
     assert node_levels(reversed_graph(graph)) == [CYCLIC, CYCLIC, CYCLIC, 0, 0]
     assert node_levels(Graph(1, ((0, 0, 0),))) == [CYCLIC]
 
 
-def test_edges_that_name_no_node_are_refused():
+def test_edges_with_unknown_nodes_are_rejected():
     with pytest.raises(UserError, match="the edge 0 -> 2 names no node; there are 2, counted from 0"):
         check_graph(Graph(2, ((0, 1, 0), (0, 2, 0))))
     with pytest.raises(UserError, match="the edge 0 -> 1 has the type -1; types are counted from 0"):

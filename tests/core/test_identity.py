@@ -1,4 +1,4 @@
-"""Facts agree where both sides tell them."""
+"""Facts agree if they are equal wherever both sides have them."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from clew.core.identity import agree
         ({"layers": ["lstm", {"name": "attention"}]}, {"layers": ["lstm", {"name": "attention"}]}),
     ],
 )
-def test_what_only_one_side_tells_refuses_nothing(before: dict, now: dict) -> None:
+def test_facts_of_only_one_side_are_no_disagreement(before: dict, now: dict) -> None:
     assert agree(before, now)
 
 
@@ -28,5 +28,5 @@ def test_what_only_one_side_tells_refuses_nothing(before: dict, now: dict) -> No
         ({"a": {"b": 1}}, {"a": 1}),
     ],
 )
-def test_a_fact_that_changed_is_told(before: dict, now: dict) -> None:
+def test_a_changed_fact_is_reported(before: dict, now: dict) -> None:
     assert not agree(before, now)

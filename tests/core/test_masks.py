@@ -26,7 +26,7 @@ def test_without_a_mask_positions_count_from_the_start():
     assert clock.count.tolist() == [3, 3]
 
 
-def test_positions_go_on_where_the_chunk_before_ended_in_each_row():
+def test_positions_continue_where_the_previous_chunk_ended_in_each_row():
     _, clock = advance(None, BOOLEAN, x(3, 3))
     assert clock.count.tolist() == [3, 1, 0]
     places, clock = advance(clock, None, x(3, 2))
@@ -41,7 +41,7 @@ def test_padding_has_no_index_and_does_not_move_the_clock():
     assert clock.count.tolist() == [3, 1, 0]
 
 
-def test_documents_restart_positions_and_are_followed_over_chunks_by_hand():
+def test_documents_restart_positions_and_continue_over_chunks():
     mask = torch.tensor([[1, 1, 2, 2, 2], [5, 6, 7, 0, 0], [0, 0, 0, 0, 0]])
     places, clock = advance(None, mask, x(3, 5))
     assert places.index.tolist() == [[0, 1, 2, 3, 4], [0, 1, 2, -1, -1], [-1] * 5]
@@ -62,7 +62,7 @@ def test_documents_restart_positions_and_are_followed_over_chunks_by_hand():
     assert clock.document.tolist() == [3, 7, 4]
 
 
-def test_a_chunk_of_no_positions_leaves_the_clock():
+def test_an_empty_chunk_does_not_change_the_clock():
     _, before = advance(None, torch.tensor([[1, 2]]), x(1, 2))
     for mask in (None, torch.zeros(1, 0, dtype=torch.bool), torch.zeros(1, 0, dtype=torch.long)):
         places, after = advance(before, mask, x(1, 0))
@@ -80,7 +80,7 @@ def test_a_document_starts_where_the_number_changes_and_never_on_padding():
     assert starts.tolist() == [[False, False, True, True, False], [True, False, False, False, False]]
 
 
-def test_both_kinds_of_mask_say_which_positions_are_real():
+def test_both_kinds_of_mask_mark_the_real_positions():
     numbers = torch.tensor([[4, 2, 0]])
     assert has_documents(numbers)
     assert not has_documents(BOOLEAN)
@@ -100,7 +100,7 @@ def test_the_last_real_value_is_each_rows_own():
     assert last_real(values[:, :0], None, otherwise) is otherwise
 
 
-def test_reversing_turns_real_positions_round_and_leaves_padding():
+def test_reversing_affects_real_positions_and_leaves_padding():
     values = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     mask = torch.tensor([[True, True, True], [True, True, False], [False, False, False]])
     assert reverse_rows(values, mask).tolist() == [[3, 2, 1], [5, 4, 6], [7, 8, 9]]
@@ -108,7 +108,7 @@ def test_reversing_turns_real_positions_round_and_leaves_padding():
     assert reverse_rows(values[..., None], None)[..., 0].tolist() == values.flip(1).tolist()
 
 
-def test_a_clock_is_not_rewound_past_the_start_of_its_document():
+def test_a_clock_cannot_be_rewound_past_the_start_of_its_document():
     _, clock = advance(None, torch.tensor([[1, 1, 2, 2], [1, 1, 1, 1]]), torch.zeros(2, 4, 1))
     assert clock.rewind(torch.tensor([3, 1])).count.tolist() == [3, 1]
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Long work pauses, and whoever listens may end it."""
+"""Long computations pause, and listeners may stop them."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from clew.decoding.tape import Tape
 from tests.decoding.test_engine import model
 
 
-def test_a_listener_hears_pauses_until_it_stops():
+def test_a_listener_is_called_at_pauses_until_it_is_removed():
     heard: list[int] = []
     stop = on_pause(lambda: heard.append(1))
     pause()

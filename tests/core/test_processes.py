@@ -25,7 +25,7 @@ def curve(folder: Path) -> list[float]:
     return [value for record in read_metrics(folder) for name, value in sorted(record.items()) if name.endswith("loss")]
 
 
-def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_processes_than_gpus_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -41,7 +41,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
         pass
 
 
-def test_a_time_to_wait_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("CLEW_TIMEOUT", "soon")
     with (
@@ -51,7 +51,7 @@ def test_a_time_to_wait_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch) 
         pass
 
 
-def test_a_process_that_cannot_be_reached_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as closed:  # bound, but nobody listens
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -79,9 +79,9 @@ def test_the_other_processes_fail_with_the_first(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-def test_any_number_of_processes_trains_the_run_that_one_trains(tmp_path: Path, settings: list[str]) -> None:
-    """Five rows a batch, so that the processes' shares differ; half-way the run goes over to another number of
-    processes."""
+def test_any_number_of_processes_trains_the_same_run_as_one(tmp_path: Path, settings: list[str]) -> None:
+    """Five rows per batch, so that processes get different numbers of rows; half-way the run continues with another
+    number of processes."""
     half, fsdp = "training.steps=4", "training.parallel=fsdp"
     run_recipe("text-lstm", settings, out=Path("one"))
     run_recipe("text-lstm", [*settings, half], out=Path("one-then-two"))

@@ -1,4 +1,4 @@
-"""Results show themselves on one line, without addresses and without all that they hold."""
+"""Results have a repr on one line, without addresses and shortened."""
 
 import re
 from pathlib import Path
@@ -73,13 +73,13 @@ RESULTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("expected", RESULTS)
-def test_a_result_shows_what_it_is(expected: str) -> None:
+def test_the_repr_of_a_result_describes_it(expected: str) -> None:
     assert repr(RESULTS[expected]) == expected
 
 
-def test_long_texts_are_cut() -> None:
-    shown = repr(Generated(LONG, LONG, IDS, -1.0))
-    assert len(shown) < 100 and shown.endswith("...', log_prob=-1)")
+def test_long_texts_are_shortened() -> None:
+    text = repr(Generated(LONG, LONG, IDS, -1.0))
+    assert len(text) < 100 and text.endswith("...', log_prob=-1)")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def at(*counts):
     return Clock(torch.tensor(counts), *new_clock(len(counts), torch.device("cpu"))[1:])
 
 
-def test_parts_that_count_positions_forget_those_behind():
+def test_parts_that_count_positions_forget_later_ones():
     place = mark((at(5, 3), [None, MEMORY]))
     state = forget(place, (at(9, 7), [None, MEMORY]), torch.tensor([4, 4]), torch.tensor([1, 4]))
     assert state[0].count.tolist() == [6, 7]
@@ -30,21 +30,21 @@ def test_parts_that_count_positions_forget_those_behind():
 
 
 @pytest.mark.parametrize("state", [(at(9), torch.zeros(1, 2)), (at(3),), (at(9), at(9))])
-def test_what_is_overwritten_or_has_begun_anew_cannot_forget(state):
+def test_overwritten_and_restarted_states_cannot_forget(state):
     assert forget(mark((at(5),)), state, torch.tensor([4]), torch.tensor([1])) is None
 
 
-def test_a_mark_outlives_what_is_written_in_place():
+def test_a_mark_survives_in_place_writes():
     state = (torch.zeros(1, 2), at(5))
     place = mark(state)
     state[0].add_(1)
     state[1].count.add_(1)
-    back = restore(place)
-    assert back[0].tolist() == [[0, 0]]
-    assert back[1].count.tolist() == [5]
+    restored = restore(place)
+    assert restored[0].tolist() == [[0, 0]]
+    assert restored[1].count.tolist() == [5]
 
 
-def test_a_chunk_that_is_kept_whole_is_not_read_again():
+def test_a_completely_kept_chunk_is_not_read_again():
     calls = []
 
     def reader(inputs, mask, state):
@@ -67,7 +67,7 @@ def logits_after(reader, state, x):
 
 @pytest.mark.parametrize("window", [0, 3, 40])
 @pytest.mark.parametrize("recurrent", [False, True])
-def test_a_ring_that_has_gone_round_is_rewound_by_a_whole_chunk(window, recurrent):
+def test_a_full_ring_can_be_rewound_by_a_whole_chunk(window, recurrent):
     def build(sizes):
         layers = [SelfAttention(4, 2, window=window)] + ([Recurrent(LSTM(4, 4))] if recurrent else [])
         return Stack(layers)
@@ -87,7 +87,7 @@ def test_a_ring_that_has_gone_round_is_rewound_by_a_whole_chunk(window, recurren
             case.same("y", logits_after(case.module, expected.state, more), logits_after(case.module, state, more))
 
 
-def test_a_chunk_longer_than_a_ring_can_forget_is_refused():
+def test_a_chunk_too_long_for_a_ring_to_forget_is_rejected():
     layer = SelfAttention(4, 2, window=3)
     x = torch.randn(1, 100, 4)
     with torch.no_grad():
@@ -105,7 +105,7 @@ def test_a_chunk_longer_than_a_ring_can_forget_is_refused():
 @pytest.mark.parametrize(
     "build", [lambda: SelfAttention(4, 2), lambda: SelfAttention(4, 2, window=2), lambda: Recurrent(LSTM(4, 4))]
 )
-def test_a_chunk_in_which_documents_begin_can_be_taken_back(build):
+def test_a_chunk_with_new_documents_can_be_rewound(build):
     case = Case("documents", lambda sizes: build(), Sizes(2, 1, 4, 4))
     x, more = case.draw(length=6), case.draw(length=2)
     mask, kept = torch.tensor([[1, 1, 2, 2, 3, 3], [1, 2, 3, 3, 3, 0]]), torch.tensor([3, 1])
@@ -132,7 +132,7 @@ WORDS = TreeTokens(opens=[2, 3], closes=[4, 5], words=[6], start=0, end=1)
     ],
 )
 @pytest.mark.parametrize("kept", [[0, 3], [5, 1], [4, 4]])
-def test_steppers_with_a_past_of_their_own_are_rewound(build, kept):
+def test_steppers_with_their_own_history_are_rewound(build, kept):
     stepper, counts = build(), torch.tensor(kept)
     first, chunk, more = (
         torch.tensor([[0, 2, 6], [0, 3, 6]]),
@@ -142,11 +142,11 @@ def test_steppers_with_a_past_of_their_own_are_rewound(build, kept):
     _, state = stepper(first, None, stepper.initial_state(2, 20))
     place = mark(state)
     _, state = stepper(chunk, None, state)
-    found, _ = stepper(more, None, rewind(stepper, place, state, chunk, None, counts))
+    actual, _ = stepper(more, None, rewind(stepper, place, state, chunk, None, counts))
     for row in range(2):
         alone = build()
         if isinstance(alone, TreeConstraint):
             alone = TreeConstraint(alone.stepper, tokens=WORDS, lengths=alone.lengths[row : row + 1], max_length=12)
-        read = torch.cat([first[row], chunk[row, : kept[row]], more[row]])[None]
-        expected, _ = alone(read, None, alone.initial_state(1, 20))
-        torch.testing.assert_close(found[row, -1], expected[0, -1])
+        tokens_read = torch.cat([first[row], chunk[row, : kept[row]], more[row]])[None]
+        expected, _ = alone(tokens_read, None, alone.initial_state(1, 20))
+        torch.testing.assert_close(actual[row, -1], expected[0, -1])

@@ -1,4 +1,4 @@
-"""What tab shows of clew: its functions, its types and its packages, and nothing that its files import."""
+"""Tab completion of clew offers its functions, types and packages, and nothing that its files import."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from clew.core.rooms import modules_in
 ROOT = Path(clew.__file__).parents[1]
 
 
-def test_every_package_is_reached_by_tab_but_for_those_of_commands() -> None:
+def test_completion_offers_every_package_except_those_of_commands() -> None:
     commands = {"bench", "cli", "serving", "tour"}
     assert {name for name in dir(clew) if name in modules_in(clew)} == modules_in(clew) - commands
 
@@ -32,7 +32,7 @@ def test_no_name_of_another_module_leaks() -> None:
     }
 
 
-def test_modules_are_reached_without_an_import() -> None:
+def test_modules_are_accessible_without_an_import() -> None:
     from clew.layers.attention import SelfAttention
 
     assert clew.layers.attention.SelfAttention is SelfAttention
@@ -40,11 +40,11 @@ def test_modules_are_reached_without_an_import() -> None:
     with pytest.raises(AttributeError, match="module 'clew.layers' has no attribute 'attetnion'"):
         clew.layers.attetnion  # type: ignore[attr-defined]  # noqa: B018
     for name in dir(clew):
-        if name != "sklearn":  # which needs a package that may not be there
+        if name != "sklearn":  # needs an optional package
             getattr(clew, name)
 
 
-def test_nothing_heavy_is_loaded_before_it_is_asked_for() -> None:
+def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
     code = (
         "import sys, clew; dir(clew); dir(clew.layers); print({'torch', 'numpy', 'pydantic', 'sklearn'} &"
         " set(sys.modules))"

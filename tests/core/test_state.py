@@ -33,7 +33,7 @@ def state():
     return {"a": Pair(torch.tensor([[0.0], [1.0], [2.0]]), None), "b": [torch.tensor([10, 11, 12]), (MEMORY,)]}
 
 
-def test_selected_rows_come_in_the_order_asked_for_with_repeats_and_leave_memory_alone():
+def test_selected_rows_are_in_the_requested_order_and_leave_memory_unchanged():
     chosen = select_rows(state(), torch.tensor([2, 0, 2, 1]))
     assert chosen["a"].left.tolist() == [[2.0], [0.0], [2.0], [1.0]]
     assert chosen["a"].right is None
@@ -41,14 +41,14 @@ def test_selected_rows_come_in_the_order_asked_for_with_repeats_and_leave_memory
     assert chosen["b"][1][0] is MEMORY
 
 
-def test_memory_rows_are_selected_only_where_asked_for():
+def test_memory_rows_are_selected_only_on_request():
     chosen = select_rows(state(), torch.tensor([0]), memory_rows=torch.tensor([1]))
     assert chosen["b"][1][0].values.tolist() == [[2.0, 3.0]]
     assert chosen["b"][1][0].mask.tolist() == [[True, False]]
     assert chosen["a"].left.tolist() == [[0.0]]
 
 
-def test_reordered_rows_take_all_with_them_but_their_clock_and_memory():
+def test_reordered_rows_move_everything_except_clock_and_memory():
     clock = Clock(torch.tensor([5, 5, 5]), torch.tensor([0, 0, 0]), torch.tensor([0, 0, 0]))
     more = torch.tensor([[5.0], [6.0], [7.0]])
     moved = reorder({**state(), "c": (clock, more)}, torch.tensor([2, 0, 2]))
@@ -78,12 +78,12 @@ def test_where_takes_each_row_from_the_new_or_the_old_state_and_memory_from_the_
 
 def test_written_rows_replace_those_named_and_no_others():
     part = select_rows(map_state(lambda leaf: 100 + leaf, state()), torch.tensor([0, 1]))
-    written = write_rows(state(), torch.tensor([2, 0]), part)
-    assert written["a"].left.tolist() == [[101.0], [1.0], [100.0]]
-    assert written["b"][0].tolist() == [111, 11, 110]
+    updated = write_rows(state(), torch.tensor([2, 0]), part)
+    assert updated["a"].left.tolist() == [[101.0], [1.0], [100.0]]
+    assert updated["b"][0].tolist() == [111, 11, 110]
 
 
-def test_put_rows_are_written_in_place_as_far_as_both_have_room():
+def test_put_rows_are_written_in_place_up_to_the_smaller_capacity():
     state = {"cache": torch.zeros(3, 4, 2), "count": torch.zeros(3), "memory": MEMORY, "none": None}
     cache, count = state["cache"], state["count"]
     put_rows(
@@ -104,14 +104,14 @@ def test_a_copy_shares_nothing_that_a_step_writes():
     assert second["a"].left.tolist() == [[0.0], [1.0], [2.0]]
 
 
-def test_a_detached_state_has_the_values_and_no_graph_in_memory_either():
+def test_a_detached_state_has_the_values_without_a_graph_even_in_memory():
     leaf = torch.ones(2, 1, requires_grad=True)
     detached = detach_state((leaf * 2, Memory(leaf * 3)))
     assert [value.requires_grad for value in leaves(detached)] == [False, False]
     assert detached[1].values.tolist() == [[3.0], [3.0]]
 
 
-def test_leaves_come_in_order():
+def test_leaves_are_in_order():
     assert [leaf.shape[0] for leaf in leaves((torch.zeros(1), [torch.zeros(2), None], {"x": torch.zeros(3)}))] == [
         1,
         2,
@@ -127,13 +127,13 @@ def test_kept_nodes_come_from_the_first_tree():
     assert total[1] is fixed
 
 
-def test_what_is_no_tensor_cannot_be_in_a_state():
+def test_non_tensors_in_a_state_are_rejected():
     with pytest.raises(TypeError, match="a state holds tensors in tuples, lists and dicts, not int"):
         leaves((torch.ones(1), 3))
     with pytest.raises(TypeError, match="a state holds tensors in tuples, lists and dicts, not int"):
         reorder((torch.ones(1), 3), torch.tensor([0]))
 
 
-def test_trees_of_different_forms_are_not_mixed():
+def test_trees_of_different_structure_are_rejected():
     with pytest.raises(ValueError, match="zip"):
         map_tree(lambda a, b: a, (torch.ones(1), torch.ones(1)), (torch.ones(1),))

@@ -25,7 +25,7 @@ EXAMPLE = {
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("target", SCHEMES)
-def test_the_example_of_the_docstring(scheme, target):
+def test_the_example_of_the_docstring_is_correct(scheme, target):
     assert tag_spans(EXAMPLE[scheme].split()) == [Span("PER", 0, 2), Span("PER", 2, 3), Span("PER", 4, 5)]
     assert convert_tags(EXAMPLE[scheme].split(), target) == EXAMPLE[target].split()
     assert detect_scheme([EXAMPLE[scheme].split()]) == scheme
@@ -52,31 +52,31 @@ def test_the_example_of_the_docstring(scheme, target):
         ("B I O I", [("", 0, 2), ("", 3, 4)]),
     ],
 )
-def test_awkward_tags_are_read_all_the_same(tags, spans):
+def test_malformed_tags_are_read(tags, spans):
     assert tag_spans(tags.split()) == [Span(*span) for span in spans]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_tags_are_right_just_where_their_spans_are_written_so(scheme):
-    """Over every sequence of up to four tags; transitions say the same."""
+def test_tags_are_valid_exactly_if_their_spans_give_the_same_tags(scheme):
+    """For all sequences of up to four tags, and the transitions agree."""
     tags = ["O"] + [f"{prefix}-{label}" for prefix in SCHEMES[scheme].replace("O", "") for label in "XY"]
     allowed = allowed_transitions(tags, scheme)
     right = 0
     for length in range(5 if scheme != "bioes" else 4):
         for places in product(range(len(tags)), repeat=length):
             sequence = [tags[place] for place in places]
-            written = span_tags(tag_spans(sequence), length, scheme) == sequence
-            assert (find_tag_fault(sequence, scheme) is None) == written
+            is_consistent = span_tags(tag_spans(sequence), length, scheme) == sequence
+            assert (find_tag_fault(sequence, scheme) is None) == is_consistent
             steps = all(allowed.between[a][b] for a, b in zip(places, places[1:], strict=False))
-            assert (steps and (not places or (allowed.first[places[0]] and allowed.last[places[-1]]))) == written
-            right += written
-            if written:
-                for other in SCHEMES:
-                    assert convert_tags(convert_tags(sequence, other), scheme) == sequence
+            assert (steps and (not places or (allowed.first[places[0]] and allowed.last[places[-1]]))) == is_consistent
+            right += is_consistent
+            if is_consistent:
+                for other_scheme in SCHEMES:
+                    assert convert_tags(convert_tags(sequence, other_scheme), scheme) == sequence
     assert right > 30
 
 
-def test_what_each_scheme_allows_among_three_tags():
+def test_each_scheme_allows_the_expected_transitions_of_three_tags():
     assert allowed_transitions(["O", "B-X", "I-X"], "iob2") == Transitions(
         ((True, True, False), (True, True, True), (True, True, True)), (True, True, False), (True, True, True)
     )
@@ -88,11 +88,11 @@ def test_what_each_scheme_allows_among_three_tags():
     )
 
 
-def test_a_scheme_that_does_not_have_a_tag_never_allows_it():
+def test_a_tag_outside_a_scheme_is_never_allowed():
     assert not any(row[1] for row in allowed_transitions(["O", "S-X"], "iob2").between)
 
 
-def test_the_scheme_is_the_one_that_the_fewest_sentences_break():
+def test_the_scheme_is_the_one_violated_by_the_fewest_sentences():
     assert detect_scheme([["O", "O"], []]) == "iob2"
     assert detect_scheme([["B-X", "I-X"], ["I-X", "O"], ["B-Y"]]) == "iob2"
     assert detect_scheme([["I-X", "O"], ["I-X", "B-X"], ["B-Y"]]) == "iob1"
@@ -110,11 +110,11 @@ def test_the_scheme_is_the_one_that_the_fewest_sentences_break():
         ("B-X E-Y", "bioes", 1, "the tag 'E-Y' cannot stand after 'B-X' in BIOES"),
     ],
 )
-def test_a_fault_has_its_place(tags, scheme, place, sentence):
+def test_a_fault_is_reported_with_its_place(tags, scheme, place, sentence):
     assert find_tag_fault(tags.split(), scheme) == (place, sentence)
 
 
-def test_what_is_no_tag_of_a_scheme_is_refused():
+def test_tags_outside_a_scheme_are_rejected():
     with pytest.raises(
         UserError, match="the tag 'NN' belongs to no scheme; a tag is O, or B-, I-, E- or S- and a label"
     ):
@@ -124,7 +124,7 @@ def test_what_is_no_tag_of_a_scheme_is_refused():
 
 
 @pytest.mark.parametrize("spans", [[("X", 0, 0)], [("X", 0, 3)], [("X", 0, 2), ("Y", 1, 2)], [("X", -1, 1)]])
-def test_spans_that_no_tags_could_be_are_refused(spans):
+def test_impossible_spans_are_rejected(spans):
     with pytest.raises(
         UserError, match="must have words, lie within the 2 of its sentence and not overlap another span"
     ):
@@ -134,9 +134,9 @@ def test_spans_that_no_tags_could_be_are_refused(spans):
 @pytest.mark.parametrize(
     "tags", [["O", "B-A", "I-A", "E-A", "S-A", "I-B", "E-B"], ["B", "I", "S"], ["I-A", "O", "I-A-B"]]
 )
-def test_a_table_of_two_tags_gives_iob2_whatever_is_broken(tags):
+def test_malformed_tags_are_converted_to_iob2_by_a_table_of_pairs(tags):
     plain = plain_tags(tags)
     for sentence in product(range(len(tags)), repeat=4):
         pairs = zip(sentence, sentence[1:], strict=False)
-        found = [plain.first[sentence[0]], *(plain.after[before][tag] for before, tag in pairs)]
-        assert [plain.names[tag] for tag in found] == convert_tags([tags[tag] for tag in sentence], "iob2")
+        plain_ids = [plain.first[sentence[0]], *(plain.after[before][tag] for before, tag in pairs)]
+        assert [plain.names[tag] for tag in plain_ids] == convert_tags([tags[tag] for tag in sentence], "iob2")

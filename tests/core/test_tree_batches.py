@@ -22,9 +22,9 @@ def test_a_batch_is_padded_and_its_rows_are_a_batch():
 
 
 @given(st.lists(st.lists(st.integers(0, 10), max_size=7), max_size=4))
-def test_levels_hold_every_node_once_below_its_parent(drawn):
-    """Heads that point to the left make no circle."""
-    trees = [head_nodes([head % (place + 1) for place, head in enumerate(heads)]) for heads in drawn]
+def test_every_node_is_in_one_level_below_its_parent(head_lists):
+    """Heads to the left cannot form a cycle."""
+    trees = [head_nodes([head % (place + 1) for place, head in enumerate(heads)]) for heads in head_lists]
     batch = batch_trees(trees)
     order, levels = tree_levels(batch)
     assert sorted(order.tolist()) == batch.mask.flatten().nonzero()[:, 0].tolist()
@@ -46,7 +46,7 @@ def test_a_tree_deeper_than_pythons_stack_is_read():
 
 
 @pytest.mark.parametrize("parents", [(0,), (1, 0), (-1, 2, 3, 1)])
-def test_a_circle_is_refused(parents):
+def test_a_cycle_is_rejected(parents):
     with pytest.raises(UserError, match="is its own ancestor, so this is not a tree; every path up must end at a root"):
         batch_trees([Nodes(parents, (0,) * len(parents))])
 

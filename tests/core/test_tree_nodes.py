@@ -15,7 +15,7 @@ def test_leaves_come_first_and_parents_after_their_children():
 
 
 @given(phrases)
-def test_nodes_hang_as_in_the_tree(tree):
+def test_nodes_have_the_parents_of_the_tree(tree):
     nodes, shape = phrase_nodes(tree)
     assert [node.word for node in nodes if node.is_leaf] == tree.words
     assert [node.is_leaf for node in nodes] == sorted((node.is_leaf for node in nodes), reverse=True)
@@ -29,31 +29,31 @@ def test_nodes_hang_as_in_the_tree(tree):
     assert shape.parents[-1] == -1
 
 
-def test_a_part_that_a_tree_has_twice_is_two_nodes():
+def test_a_repeated_part_of_a_tree_is_two_nodes():
     word = Tree("NN", word="a")
     assert phrase_nodes(Tree("X", [word, word]))[1] == Nodes((2, 2, -1), (0, 1, 0))
 
 
-def test_words_hang_on_their_heads():
+def test_words_are_children_of_their_heads():
     # he(2) has(0) good(4) control(2)
     assert head_nodes([2, 0, 4, 2]) == Nodes((1, -1, 3, 1), (0, 0, 0, 1))
     assert head_nodes([0, 0]).slots == (0, 0)
 
 
-def as_nested(nodes: Nodes, node: int):
-    """A node with what hangs from it, places aside."""
+def nested_nodes(nodes: Nodes, node: int):
+    """A node with its descendants, ignoring places."""
     below = sorted((nodes.slots[child], child) for child, parent in enumerate(nodes.parents) if parent == node)
-    return [as_nested(nodes, child) for _, child in below]
+    return [nested_nodes(nodes, child) for _, child in below]
 
 
 @given(phrases)
-def test_binary_nodes_are_those_of_the_binary_tree(tree):
+def test_binary_nodes_equal_those_of_the_binary_tree(tree):
     shape = phrase_nodes(tree)[1]
     binary, expected = binary_nodes(shape), phrase_nodes(binarised(tree))[1]
-    assert as_nested(binary, len(shape.parents) - 1) == as_nested(expected, len(expected.parents) - 1)
-    kept = [place for place, parent in enumerate(shape.parents) if binary.parents[place] == parent]
-    assert all(binary.parents[place] >= len(shape.parents) for place in set(range(len(shape.parents))) - set(kept))
+    assert nested_nodes(binary, len(shape.parents) - 1) == nested_nodes(expected, len(expected.parents) - 1)
+    unchanged = [place for place, parent in enumerate(shape.parents) if binary.parents[place] == parent]
+    assert all(binary.parents[place] >= len(shape.parents) for place in set(range(len(shape.parents))) - set(unchanged))
 
 
-def test_the_first_words_of_a_wide_phrase_come_together_first():
+def test_wide_phrases_are_binarised_from_the_left():
     assert binary_nodes(head_nodes([2, 0, 2, 2])) == Nodes((4, -1, 4, 1, 1), (0, 0, 1, 1, 0))

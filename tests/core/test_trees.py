@@ -41,18 +41,18 @@ def test_a_walk_opens_and_closes_every_phrase():
 
 
 @given(phrases)
-def test_a_fold_that_builds_the_node_again_is_the_tree(tree):
+def test_a_fold_that_rebuilds_nodes_gives_the_tree(tree):
     assert fold(tree, lambda node, below: Tree(node.label, below, node.word)) == tree
 
 
 @given(phrases, phrases)
-def test_trees_are_equal_where_their_texts_are(a, b):
+def test_trees_are_equal_exactly_if_their_texts_are(a, b):
     assert (a == b) == (bracketed(a) == bracketed(b))
     assert a != b or hash(a) == hash(b)
 
 
 @pytest.mark.parametrize(
-    "other",
+    "different",
     [
         Tree(
             "S", [Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")]), Tree("VP", [Tree("VBZ", word="bites")])]
@@ -66,8 +66,8 @@ def test_trees_are_equal_where_their_texts_are(a, b):
         "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))",
     ],
 )
-def test_another_word_shape_label_or_type_is_another_thing(other):
-    assert other != DOG
+def test_trees_with_another_word_shape_label_or_type_differ(different):
+    assert different != DOG
 
 
 def test_a_tree_may_be_deeper_than_the_stack():
@@ -86,7 +86,7 @@ def test_a_node_has_children_or_a_word():
         Tree("NP", [DOG], "dog")
 
 
-def test_a_binary_tree_has_two_children_at_most():
+def test_a_binary_tree_has_at_most_two_children():
     wide = Tree("NP", [Tree("DT", word=word) for word in "abcd"])
     assert repr(binarised(wide)) == "(NP (@NP (@NP (DT a) (DT b)) (DT c)) (DT d))"
     assert binarised(DOG) == DOG

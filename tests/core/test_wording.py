@@ -1,4 +1,4 @@
-"""Arguments in messages, in the notation of whoever reads them."""
+"""Arguments in messages, in the notation of the reader: command line, Python or JSON."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from clew.core.wording import argument, argument_name, call, in_json, in_python,
         (in_json, "format=onnx", "resume=True", "out", "n_best"),
     ],
 )
-def test_an_argument_has_the_notation_of_the_front_door(
+def test_an_argument_has_the_notation_of_the_interface(
     wording, with_value: str, switched_on: str, to_choose: str, passed: str
 ) -> None:
     with worded(wording):
@@ -36,7 +36,7 @@ def test_a_call_is_written_for_python_or_for_the_command_line() -> None:
             assert call("run.parse(...)", "clew parse") == "`clew parse`"
 
 
-def test_a_server_within_the_command_speaks_json() -> None:
+def test_a_server_started_by_the_command_uses_json() -> None:
     with worded(on_command_line):
         with worded(in_json):
             assert argument_name("max_new") == "max_new"

@@ -1,4 +1,4 @@
-"""Merges by likelihood against a reference that counts everything again before each merge, in whole numbers."""
+"""Merges by likelihood against a reference that recounts everything before each merge, in integers."""
 
 from collections import Counter
 from fractions import Fraction
@@ -14,7 +14,7 @@ from clew.text.train import train_wordpiece, train_wordpiece_likelihood
 
 
 def reference_merges(words: dict[str, int], min_count: int = 1) -> list[str]:
-    """argmax freq(ab) / (freq(a) freq(b)), one after another, as the definition says it."""
+    """argmax freq(ab) / (freq(a) freq(b)), one merge after another, by the definition."""
     split = {word: [word[0], *("##" + letter for letter in word[1:])] for word in words}
     merges = []
     while True:
@@ -45,16 +45,16 @@ def reference_merges(words: dict[str, int], min_count: int = 1) -> list[str]:
 
 
 def longest_first(word: str, vocabulary: set[str]) -> list[str]:
-    found: list[str] = []
+    pieces: list[str] = []
     start = 0
     while start < len(word):
         marked = [("##" if start else "") + word[start:stop] for stop in range(len(word), start, -1)]
         piece = next((each for each in marked if each in vocabulary), None)
         if piece is None:
             return ["[UNK]"]
-        found.append(piece)
+        pieces.append(piece)
         start += len(piece) - (2 if start else 0)
-    return found
+    return pieces
 
 
 CORPORA = st.dictionaries(st.text("abc", min_size=1, max_size=8), st.integers(1, 30), min_size=1, max_size=12)
@@ -62,11 +62,11 @@ CORPORA = st.dictionaries(st.text("abc", min_size=1, max_size=8), st.integers(1,
 
 @settings(max_examples=150, deadline=None)
 @given(words=CORPORA, min_count=st.integers(1, 5))
-def test_merges_are_those_of_counting_anew_each_time(words, min_count):
+def test_merges_equal_those_of_recounting_each_time(words, min_count):
     assert list(likelihood_merges(words, min_count)) == reference_merges(words, min_count)
 
 
-def test_the_pair_that_seldom_parts_is_merged_before_the_frequent_one():
+def test_a_pair_that_rarely_occurs_apart_is_merged_before_a_frequent_one():
     """`qu` is rare but always together: 2 / (2 * 2); `ab` is frequent, and so are its parts: 9 / (30 * 9)."""
     words = {"ab": 9, "ac": 21, "qu": 2}
     assert next(likelihood_merges(words)) == "qu"
@@ -78,7 +78,7 @@ def test_the_pair_that_seldom_parts_is_merged_before_the_frequent_one():
 
 @settings(max_examples=60, deadline=None)
 @given(words=CORPORA, room=st.integers(0, 12), text=st.lists(st.text("abcd", min_size=1, max_size=8), max_size=5))
-def test_the_vocabulary_is_characters_and_then_merges_and_the_longest_piece_is_found_first(words, room, text):
+def test_the_vocabulary_is_characters_then_merges_and_pieces_are_longest_first(words, room, text):
     corpus = [" ".join([word] * times) for word, times in words.items()]
     characters = sorted(set("".join(words)))
     begins = [
@@ -93,12 +93,12 @@ def test_the_vocabulary_is_characters_and_then_merges_and_the_longest_piece_is_f
     tokenizer = train_wordpiece_likelihood(corpus, size=len(begins) + room)
     merges = list(dict.fromkeys(reference_merges(words)))[:room]
     assert tokenizer.tokens == [*begins, *merges]
-    found = [tokenizer.token(id) for id in tokenizer.encode(" ".join(text))]
-    assert found == [piece for word in text for piece in longest_first(word, {*begins, *merges})]
+    tokens_found = [tokenizer.token(id) for id in tokenizer.encode(" ".join(text))]
+    assert tokens_found == [piece for word in text for piece in longest_first(word, {*begins, *merges})]
 
 
 @pytest.mark.parametrize("name", ["wordpiece", "wordpiece_likelihood"])
-def test_a_run_of_either_reads_texts_between_cls_and_sep(name):
+def test_runs_of_both_tokenizers_read_texts_between_cls_and_sep(name):
     config = resolve({"recipe": "text-bert", "task": {"name": "masked_language_model"}, "text": {"tokenizer": name}})
     tokenizer = RunTokenizers(config).of_text(["a maze has a door"], framed=True)
     assert tokenizer.frame is not None and tokenizer.kind == "wordpiece"

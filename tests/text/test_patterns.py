@@ -1,4 +1,4 @@
-"""Which patterns may take for ever, and that no text does."""
+"""Which patterns can take unlimited time, and that no text does."""
 
 import json
 import sys
@@ -20,12 +20,12 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 
 
 @pytest.mark.parametrize("pattern", [r"[\s\S]", " {2,}", r"\s+", r"\p{L}*", "a", r"[^\]a]{1,3}", r"\."])
-def test_one_class_of_characters_needs_no_bound(pattern: str) -> None:
+def test_a_pattern_of_one_character_class_needs_no_limit(pattern: str) -> None:
     assert slow_patterns({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": pattern}}}) == []
 
 
 @pytest.mark.parametrize("pattern", [BACKTRACKING, "(a|a)*b", "a*a*b", "[a]{1,9999}", GPT2, "(?=a)", "^a"])
-def test_any_other_pattern_does_wherever_it_stands(pattern: str) -> None:
+def test_any_other_pattern_needs_a_limit_in_any_part_of_a_tokenizer(pattern: str) -> None:
     cut = {"type": "Split", "pattern": {"Regex": pattern}}
     for place in (
         {"pre_tokenizer": {"pretokenizers": [cut]}},
@@ -36,7 +36,7 @@ def test_any_other_pattern_does_wherever_it_stands(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "the cat, it's 99 mats\n\n  sat.", "😀 e\u0301 <eos>\t\0", "▁##a" * 50])
-def test_a_tokenizer_under_a_limit_gives_the_tokens_that_it_gave(text: str) -> None:
+def test_a_time_limit_does_not_change_the_tokens(text: str) -> None:
     free, limited = with_pattern(train_bpe([TEXT], size=280), GPT2), with_pattern(train_bpe([TEXT], size=280), GPT2)
     limited.limit_time(20.0)
     assert limited.apart is not None
@@ -48,7 +48,7 @@ def test_a_tokenizer_under_a_limit_gives_the_tokens_that_it_gave(text: str) -> N
     limited.apart.close()
 
 
-def test_a_text_that_takes_too_long_is_refused_with_the_pattern_and_the_next_is_read() -> None:
+def test_a_text_that_takes_too_long_is_rejected_with_the_pattern_and_the_next_is_read() -> None:
     tokenizer = with_pattern(train_bpe([TEXT], size=280), BACKTRACKING)
     expected = tokenizer.encode("the mat")
     tokenizer.limit_time(0.5)
@@ -68,13 +68,13 @@ def test_a_text_that_takes_too_long_is_refused_with_the_pattern_and_the_next_is_
     tokenizer.apart.close()
 
 
-def test_a_tokenizer_of_ours_needs_no_process() -> None:
+def test_our_own_tokenizers_need_no_process() -> None:
     tokenizer = train_bpe([TEXT], size=280)
     tokenizer.limit_time(1.0)
     assert tokenizer.apart is None
 
 
-def test_a_panic_outside_a_server_is_one_sentence() -> None:
+def test_a_panic_of_the_library_is_reported_in_one_sentence() -> None:
     with pytest.raises(UserError, match="the tokenizer gives up on this text"):
         with_pattern(train_bpe([TEXT], size=280), BACKTRACKING).encode("a" * 40 + "b")
 
@@ -95,7 +95,7 @@ def long_pieces() -> Inner:
 @pytest.mark.parametrize(
     ("make", "blame"), [(long_words, "limit of 1,000,000,000 characters a word"), (long_pieces, "piece of 2,999 char")]
 )
-def test_a_model_that_tries_long_words_at_every_place_is_ended_in_time(make: Any, blame: str) -> None:
+def test_a_model_that_tries_long_words_everywhere_is_stopped_in_time(make: Any, blame: str) -> None:
     tokenizer = Tokenizer(make())
     tokenizer.limit_time(0.3)
     assert tokenizer.apart is not None
@@ -107,7 +107,7 @@ def test_a_model_that_tries_long_words_at_every_place_is_ended_in_time(make: Any
 
 
 @pytest.mark.slow
-def test_a_text_that_is_replaced_by_ever_longer_ones_takes_no_memory_here() -> None:
+def test_repeated_replacements_by_longer_texts_take_no_memory_in_this_process() -> None:
     inner = Inner(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     inner.normalizer = normalizers.Sequence([normalizers.Replace("a", "a" * 10_000)] * 3)
     assert slow_parts(json.loads(inner.to_str())) == [
@@ -123,7 +123,7 @@ def test_a_text_that_is_replaced_by_ever_longer_ones_takes_no_memory_here() -> N
     tokenizer.apart.close()
 
 
-def test_a_decoder_that_goes_back_over_a_token_is_bounded_wherever_it_is_asked() -> None:
+def test_a_backtracking_decoder_is_limited_in_every_call() -> None:
     inner = Inner(models.BPE({"a": 0, "a" * 300 + "b": 1}, []))
     inner.decoder = decoders.Replace(Regex(BACKTRACKING), "c")
     tokenizer = Tokenizer(inner)
@@ -135,7 +135,7 @@ def test_a_decoder_that_goes_back_over_a_token_is_bounded_wherever_it_is_asked()
     tokenizer.apart.close()
 
 
-def test_a_process_that_does_not_begin_is_not_blamed_on_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_fails_to_start_is_not_blamed_on_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = with_pattern(train_bpe([TEXT], size=280), GPT2)
     tokenizer.limit_time(20.0)
     monkeypatch.setattr(sys, "executable", "/bin/false")

@@ -20,25 +20,25 @@ by_kind = pytest.mark.parametrize("tokenizer", ALL, ids=lambda tokenizer: tokeni
 
 
 @given(known_text)
-def test_decoding_gives_back_every_text_of_known_characters(text):
+def test_decoding_restores_every_text_of_known_characters(text):
     for tokenizer in WHOLE:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @given(st.lists(st.integers(0, 40)))
-def test_characters_are_joined_as_the_library_joins_them(ids):
+def test_characters_are_joined_like_in_the_library(ids):
     for tokenizer in (WHOLE[0], train_character("a<eos>\0\u0301")):
         assert tokenizer.decode(ids) == tokenizer.inner.decode(ids, skip_special_tokens=False)
 
 
 @given(any_text)
-def test_decoding_gives_back_every_text_where_nothing_is_unknown(text):
+def test_decoding_restores_every_text_if_nothing_is_unknown(text):
     for tokenizer in WHOLE[1:]:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @given(st.lists(st.sampled_from(["the", "cat", "sat", "\n"])))
-def test_words_come_back_with_single_spaces_and_newlines(words):
+def test_decoding_words_gives_single_spaces_and_newlines(words):
     tokenizer = train_word(TEXT)
     text = " ".join(words).replace(" \n", "\n").replace("\n ", "\n")
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -47,7 +47,7 @@ def test_words_come_back_with_single_spaces_and_newlines(words):
 @pytest.mark.parametrize(
     "text", ["😀 a\n😀", "<eos>", "<unk>", "<0x41>", "▁a", "a\u0000b", "e\u0301", "\r\n\t  x", "##a"]
 )
-def test_nothing_written_in_a_text_is_taken_for_a_special_token(text):
+def test_text_is_never_encoded_as_a_special_token(text):
     for tokenizer in (train_character(text), *WHOLE[1:]):
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == text
@@ -56,18 +56,18 @@ def test_nothing_written_in_a_text_is_taken_for_a_special_token(text):
 
 @by_kind
 @given(first=any_text, second=any_text)
-def test_lines_encoded_apart_are_the_text_encoded_whole(tokenizer, first, second):
+def test_lines_encoded_separately_equal_the_whole_text_encoded(tokenizer, first, second):
     assert tokenizer.encode(first + "\n") + tokenizer.encode(second) == tokenizer.encode(first + "\n" + second)
 
 
 @by_kind
 @given(texts=st.lists(any_text, max_size=4))
-def test_a_batch_is_encoded_as_its_texts_one_by_one(tokenizer, texts):
+def test_a_batch_is_encoded_like_its_texts_one_by_one(tokenizer, texts):
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
 
 
 @given(any_text)
-def test_looking_characters_up_equals_the_library(text):
+def test_character_lookup_equals_the_library(text):
     tokenizer = WHOLE[0]
     assert tokenizer.encode(text) == tokenizer.inner.encode(text).ids == tokenizer.encode_with_offsets(text)[0]
 
@@ -81,7 +81,7 @@ def test_offsets_point_into_the_untouched_text(tokenizer):
         assert tokenizer.decode([i]).strip().removeprefix("##") == text[start:stop].strip()
 
 
-def test_offsets_of_a_lowercased_text_are_those_of_the_original():
+def test_offsets_of_a_lowercased_text_point_into_the_original():
     tokenizer = train_word("İb cat\n", lowercase=True)
     assert tokenizer.encode_with_offsets("CAT İB\nCat")[1] == [(0, 3), (4, 6), (6, 7), (7, 10)]
 
@@ -93,9 +93,9 @@ def test_ids_and_tokens_are_inverse():
         assert tokenizer.token(2) == tokenizer.tokens[2]
 
 
-def test_roles_and_units_by_kind():
-    found = {t.kind: (t.unit, t.unknown is None, t.end is None, t.pad is None) for t in ALL}
-    assert found == {
+def test_every_kind_has_its_roles_and_unit():
+    roles = {t.kind: (t.unit, t.unknown is None, t.end is None, t.pad is None) for t in ALL}
+    assert roles == {
         "character": ("character", False, True, True),
         "word": ("word", False, False, True),
         "bpe": ("subword", True, False, True),
@@ -106,12 +106,12 @@ def test_roles_and_units_by_kind():
 
 @by_kind
 @pytest.mark.parametrize("name", ["folder", "folder/mine.json"])
-def test_a_saved_tokenizer_loads_as_the_same(tokenizer, name, tmp_path):
-    written = tokenizer.save(tmp_path / name)
+def test_a_saved_tokenizer_is_equal_when_loaded(tokenizer, name, tmp_path):
+    digest = tokenizer.save(tmp_path / name)
     loaded = Tokenizer.load(tmp_path / name)
     assert (loaded.hash, loaded.kind, loaded.tokens) == (tokenizer.hash, tokenizer.kind, tokenizer.tokens)
     assert loaded.encode(TEXT + "<eos>") == tokenizer.encode(TEXT + "<eos>")
-    assert [path.name for path in written.parent.iterdir()] == [written.name]
+    assert [path.name for path in digest.parent.iterdir()] == [digest.name]
 
 
 def test_the_hash_is_that_of_the_json_with_sorted_keys(tmp_path):
@@ -124,19 +124,19 @@ def test_the_hash_is_that_of_the_json_with_sorted_keys(tmp_path):
     assert tokenizer.hash != train_character("abc").hash
 
 
-def test_repr_says_kind_and_size():
+def test_the_repr_states_kind_and_size():
     assert repr(train_character("ab")) == "Tokenizer(character, 3 tokens)"
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"version": "1.0"}', '{"model": {"type": "Foo"}}', "\ufffd"])
-def test_a_corrupt_file_is_refused(content, tmp_path):
+def test_a_corrupt_file_is_rejected(content, tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=r"tokenizer.json: not a tokenizer file \(.*\); save it again or restore it"):
         Tokenizer.load(path)
 
 
-def test_half_a_file_is_refused(tmp_path):
+def test_half_a_file_is_rejected(tmp_path):
     path = train_bpe(TEXT).save(tmp_path)
     path.write_bytes(path.read_bytes()[:2000] + b"\xff")
     with pytest.raises(UserError, match="not a tokenizer file"):
@@ -166,12 +166,12 @@ def test_unknown_characters_of_a_prompt_are_named():
     )
 
 
-def test_a_long_list_of_characters_is_cut_short():
-    known = "".join(chr(0x4E00 + i) for i in range(101))
+def test_a_long_list_of_characters_is_shortened():
+    alphabet = "".join(chr(0x4E00 + i) for i in range(101))
     with pytest.raises(UserError) as caught:
-        train_character(known).check("abcdefg", "text")
+        train_character(alphabet).check("abcdefg", "text")
     assert "the text has characters" in str(caught.value)
-    assert "'e' (U+0065) and 2 more; it knows 101: " + known[:100] + " ..." in str(caught.value)
+    assert "'e' (U+0065) and 2 more; it knows 101: " + alphabet[:100] + " ..." in str(caught.value)
 
 
 def test_unknown_words_of_a_prompt_are_named():
@@ -186,7 +186,7 @@ def test_unknown_words_of_a_prompt_are_named():
         train_wordpiece("abc abc").check("abc z€")
 
 
-def test_a_word_that_the_library_cannot_encode_is_refused():
+def test_a_word_that_the_library_cannot_encode_is_rejected():
     tokenizer = Tokenizer(tokenizers.Tokenizer(tokenizers.models.WordLevel({"thread": 0}, unk_token="<unk>")))
     with pytest.raises(
         UserError,
@@ -196,7 +196,7 @@ def test_a_word_that_the_library_cannot_encode_is_refused():
         tokenizer.encode("maze")
 
 
-def test_two_frames_around_a_text_are_refused():
+def test_two_frames_around_a_text_are_rejected():
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "<s>": 1}, unk_token="a"))
     frame = tokenizers.processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     inner.post_processor = tokenizers.processors.Sequence([frame, frame])
@@ -208,7 +208,7 @@ def test_two_frames_around_a_text_are_refused():
         _ = Tokenizer(inner).frame
 
 
-def test_half_a_character_is_refused():
+def test_half_a_character_is_rejected():
     with pytest.raises(UserError, match=r"character 2 of the prompt \(U\+DCFF\) is half a character; give it as UTF-8"):
         train_bpe("a").check("a\udcff")
 
@@ -218,12 +218,12 @@ def test_known_text_passes_the_check(tokenizer):
     tokenizer.check(TEXT)
 
 
-def test_a_mask_in_a_text_is_one_where_it_is_asked_for_and_nothing_else_is() -> None:
+def test_only_masks_in_a_text_become_special_tokens_on_request() -> None:
     tokenizer = train_wordpiece(["the cat sat [ ] mask sep cls"])
     mask, sep = tokenizer.id("[MASK]"), tokenizer.id("[SEP]")
     assert mask not in tokenizer.encode("the [MASK] sat")
-    found = tokenizer.encode_masked("[MASK] the<mask>sat [SEP]")
-    assert found == [mask, *tokenizer.encode("the"), mask, *tokenizer.encode("sat [SEP]")] and sep not in found
+    ids = tokenizer.encode_masked("[MASK] the<mask>sat [SEP]")
+    assert ids == [mask, *tokenizer.encode("the"), mask, *tokenizer.encode("sat [SEP]")] and sep not in ids
     text = "the <mask> sat"
     spans = tokenizer.encode_masked_with_offsets(text)[1]
     assert [text[start:stop] for start, stop in spans] == ["the", "<mask>", "sat"]
@@ -232,7 +232,7 @@ def test_a_mask_in_a_text_is_one_where_it_is_asked_for_and_nothing_else_is() -> 
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_pieces_read_as_the_text_does(kind):
+def test_pieces_join_to_the_text(kind):
     text = "a ball of thread, a ball of yarn\n" * 20
     tokenizer = TOKENIZERS[kind]([text], size=None if kind in ("character", "word") else 300)
     pieces = [tokenizer.piece(id) for id in tokenizer.encode("a ball of yarn")]
@@ -242,7 +242,7 @@ def test_pieces_read_as_the_text_does(kind):
         assert "".join(pieces).strip() == "a ball of yarn"
 
 
-def test_a_piece_that_is_no_whole_character_is_the_token_itself():
+def test_a_piece_that_is_not_a_whole_character_is_the_token_itself():
     tokenizer = train_bpe(["a ball\n" * 20], size=300)
     half = tokenizer.encode("é")[0]
     assert tokenizer.piece(half) == tokenizer.token(half)

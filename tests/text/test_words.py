@@ -1,4 +1,4 @@
-"""The words of a text: where they stand, and what is one."""
+"""The words of a text: their positions, and what counts as a word."""
 
 import time
 
@@ -33,7 +33,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.one_of(st.text(max_size=40), st.lists(PIECES, max_size=12).map("".join)))
-def test_words_are_the_characters_of_the_text_in_order_and_nothing_but_space_is_lost(text: str) -> None:
+def test_words_cover_the_text_in_order_except_white_space(text: str) -> None:
     for words in (split_words(text), spaced_words(text)):
         assert all(text[word.start : word.stop] == word.text for word in words)
         assert all(one.stop <= two.start for one, two in zip(words, words[1:], strict=False))
@@ -58,16 +58,16 @@ def test_words_are_the_characters_of_the_text_in_order_and_nothing_but_space_is_
         (" \t ", ""),
     ],
 )
-def test_known_texts_are_cut_as_the_treebank_cuts_them(text: str, words: str) -> None:
+def test_known_texts_are_split_like_in_the_treebank(text: str, words: str) -> None:
     assert words_of(text) == words.split()
 
 
-def test_cutting_words_that_stand_apart_changes_nothing_more() -> None:
+def test_splitting_already_split_words_changes_nothing() -> None:
     text = "Do n't go to the U.S. , Mr. Smith ! It 's 5.5 % ; they ’ll pay $ 10 at 9:30 pm ..."
     assert words_of(text) == text.split()
 
 
-def test_listed_words_stand_with_a_space_between_and_may_have_one_inside() -> None:
+def test_listed_words_are_joined_by_spaces_and_may_contain_spaces() -> None:
     words = listed_words(["New York", "is", "", "big"])
     text = "New York is  big"
     assert [text[word.start : word.stop] for word in words] == ["New York", "is", "", "big"]
@@ -76,7 +76,7 @@ def test_listed_words_stand_with_a_space_between_and_may_have_one_inside() -> No
 @pytest.mark.parametrize(
     "text", ["a." * 30_000, "a.b" * 10_000 + "@", "-'" * 10_000, "www." + ")" * 20_000 + "x", "1," * 30_000 + "x"]
 )
-def test_a_long_text_without_spaces_takes_no_more_than_its_length(text: str) -> None:
+def test_splitting_a_long_text_without_spaces_takes_linear_time(text: str) -> None:
     begun = time.perf_counter()
     split_words(text)
     assert time.perf_counter() - begun < 5
