@@ -41,49 +41,49 @@ def labelled_tree(text):
     return next(labelled_nodes([Parsed(parse_tree(text), "a")], Notes()))
 
 
-def test_a_parser_is_shown_beside_trees_that_branch_to_the_right():
+def test_a_parser_is_compared_with_right_branching_trees():
     # (S a (VP b (VP c d))) has S over all, VP over b..d and c..d; of the gold S, NP and VP over c..d two are right.
     gold = Parsed(parse_tree("(S (NP (DT a) (NN b)) (VP (VB c) (NN d)))"), "a")
-    found = beside(tree_baselines, [], [gold])
-    assert found.measures["right_branching_f1"] == pytest.approx(100 * 4 / 6)
-    assert found.text == "F1 50.00; right-branching trees have F1 66.67"
-    assert (found.value, found.examples, found.measures["f1"]) == (SCORE.value, SCORE.examples, 50.0)
+    score = beside(tree_baselines, [], [gold])
+    assert score.measures["right_branching_f1"] == pytest.approx(100 * 4 / 6)
+    assert score.text == "F1 50.00; right-branching trees have F1 66.67"
+    assert (score.value, score.examples, score.measures["f1"]) == (SCORE.value, SCORE.examples, 50.0)
 
 
-def test_what_has_no_baseline_is_left_as_it_is():
+def test_a_score_without_baselines_is_unchanged():
     assert beside(no_baselines, [], []) is SCORE
     assert beside(tree_baselines, [], [Parsed(parse_tree("(TOP (NN a))"), "a")]) is SCORE
 
 
-def test_training_data_that_are_gone_leave_the_score_as_it_is():
+def test_without_training_data_the_score_is_unchanged():
     def gone():
         raise UserError("no such file: train.conll")
 
     assert Baselines(tag_baselines, None, gone).beside(SCORE, [sentence("a/X")]) is SCORE
 
 
-def test_a_tagger_is_shown_beside_the_most_frequent_tag():
+def test_a_tagger_is_compared_with_the_most_frequent_tag():
     train = [sentence("the/DET fish/NOUN swims/VERB"), sentence("fish/NOUN fish/VERB")]
-    found = beside(tag_baselines, train, [sentence("the/DET fish/VERB swims/VERB"), sentence("fish/NOUN")])
-    assert found.measures == {**SCORE.measures, "baseline_most_frequent_tag": 75.0}
-    assert found.text == "F1 50.00; the most frequent tag has accuracy 75.00"
+    score = beside(tag_baselines, train, [sentence("the/DET fish/VERB swims/VERB"), sentence("fish/NOUN")])
+    assert score.measures == {**SCORE.measures, "baseline_most_frequent_tag": 75.0}
+    assert score.text == "F1 50.00; the most frequent tag has accuracy 75.00"
 
 
-def test_tags_of_phrases_are_scored_as_phrases_too():
+def test_phrase_tags_are_also_scored_as_phrases():
     train = [sentence("Ada/B-PER Lovelace/I-PER met/O Babbage/B-PER"), sentence("Paris/B-LOC")]
-    found = beside(
+    score = beside(
         tag_baselines, train, [sentence("Ada/B-PER met/O Paris/B-PER"), sentence("Babbage/B-PER Lovelace/I-PER")]
     )
-    assert found.measures["baseline_most_frequent_tag_f1"] == pytest.approx(100 * 2 / 3)
-    assert found.text.endswith("the most frequent tag has F1 66.67, accuracy 80.00")
+    assert score.measures["baseline_most_frequent_tag_f1"] == pytest.approx(100 * 2 / 3)
+    assert score.text.endswith("the most frequent tag has F1 66.67, accuracy 80.00")
 
 
-def test_phrases_are_the_same_in_whichever_scheme_they_stand():
+def test_phrases_are_scored_equally_in_every_scheme():
     train, test = (
         sentence(text) for text in ("Ada/B-PER Lovelace/I-PER met/O Bo/B-PER", "Ada/B-PER Lovelace/I-PER met/O")
     )
-    other = Sentence(test.words, ("B-PER", "E-PER", "O"))
-    scores = [beside(tag_baselines, [train], [example]).measures for example in (test, other)]
+    bioes = Sentence(test.words, ("B-PER", "E-PER", "O"))
+    scores = [beside(tag_baselines, [train], [example]).measures for example in (test, bioes)]
     assert scores[0] == scores[1] and scores[0]["baseline_most_frequent_tag"] == 100
 
 
@@ -92,54 +92,54 @@ LABELLED = [
 ]
 
 
-def test_a_classifier_is_shown_beside_what_counts_words():
-    found = beside(
+def test_a_classifier_is_compared_with_word_counting_models():
+    score = beside(
         label_baselines, LABELLED, [Labelled("good", ("+",)), Labelled("bad bad", ("-",)), Labelled("bad film", ("-",))]
     )
-    assert found.measures["baseline_most_frequent_class"] == pytest.approx(100 / 3)
-    assert found.measures["baseline_naive_bayes"] == found.measures["baseline_softmax_regression"] == 100
+    assert score.measures["baseline_most_frequent_class"] == pytest.approx(100 / 3)
+    assert score.measures["baseline_naive_bayes"] == score.measures["baseline_softmax_regression"] == 100
     assert (
-        found.text
+        score.text
         == "F1 50.00; the most frequent class has accuracy 33.33, naive Bayes has accuracy 100.00, softmax regression"
         " has accuracy 100.00"
     )
 
 
-def test_of_two_texts_both_are_read():
+def test_both_of_two_texts_are_read():
     train = [Labelled("x", (label,), second) for label, second in [("yes", "same"), ("no", "other")] * 5]
-    found = beside(label_baselines, train, [Labelled("x", ("no",), "other"), Labelled("x", ("yes",), "same")])
-    assert found.measures["baseline_naive_bayes"] == 100 and found.measures["baseline_most_frequent_class"] == 50
+    score = beside(label_baselines, train, [Labelled("x", ("no",), "other"), Labelled("x", ("yes",), "same")])
+    assert score.measures["baseline_naive_bayes"] == 100 and score.measures["baseline_most_frequent_class"] == 50
 
 
-def test_labels_that_do_not_exclude_each_other_are_scored_by_their_f1():
+def test_non_exclusive_labels_are_scored_by_f1():
     train = [Labelled("a b", ("A", "B")), Labelled("a c", ("A",)), Labelled("c c", ())] * 4
-    found = beside(
+    score = beside(
         several_label_baselines, train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))]
     )
-    assert found.measures["baseline_most_frequent_class"] == pytest.approx(
+    assert score.measures["baseline_most_frequent_class"] == pytest.approx(
         100 * 2 / 6
-    )  # A everywhere: 1 of 3 right, of 3 gold
-    assert found.measures["baseline_logistic_regression"] > 50
-    assert "the most frequent class has micro F1 33.33, naive Bayes has micro F1" in found.text
+    )  # A everywhere: 1 of 3 predictions right, 3 gold labels
+    assert score.measures["baseline_logistic_regression"] > 50
+    assert "the most frequent class has micro F1 33.33, naive Bayes has micro F1" in score.text
 
 
-def test_numbers_are_told_beside_their_mean_and_ridge_regression():
+def test_predictors_of_numbers_are_compared_with_the_mean_and_ridge_regression():
     train = [Labelled(f"a {word}", (number,)) for word, number in [("low", "1"), ("middle", "2"), ("high", "3")] * 5]
-    found = beside(
+    score = beside(
         number_baselines, train, [Labelled("low", ("0",)), Labelled("high", ("4",)), Labelled("middle", ("2",))]
     )
-    assert found.measures["baseline_mean_error"] == pytest.approx((8 / 3) ** 0.5)
-    assert found.measures["baseline_ridge_regression"] > 99
-    assert found.text.startswith(
+    assert score.measures["baseline_mean_error"] == pytest.approx((8 / 3) ** 0.5)
+    assert score.measures["baseline_ridge_regression"] > 99
+    assert score.text.startswith(
         "F1 50.00; the mean has root of the mean squared error 1.633, ridge regression has Pearson "
     )
     assert beside(number_baselines, [], []) is SCORE
 
 
-def test_trees_are_told_beside_their_words_alone():
+def test_tree_classifiers_are_compared_with_bags_of_words():
     trees = [labelled_tree("(+ (+ good) (+ film))"), labelled_tree("(- (- bad) (+ film))")]
-    found = beside(tree_label_baselines, trees * 3, trees)
-    assert found.measures["baseline_most_frequent_class"] == 50 and found.measures["baseline_naive_bayes"] == 100
+    score = beside(tree_label_baselines, trees * 3, trees)
+    assert score.measures["baseline_most_frequent_class"] == 50 and score.measures["baseline_naive_bayes"] == 100
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_trees_are_told_beside_their_words_alone():
         ("parse", [], [Parsed(parse_tree("(S (NP (DT a) (NN b)) (VP (VB c)))"), "a")], "right_branching_f1"),
     ],
 )
-def test_a_task_has_the_baselines_of_what_it_tells(recipe, settings, train, measure):
+def test_a_task_has_the_baselines_of_its_predictions(recipe, settings, train, measure):
     task = config_of(recipe, ["data.train=x", *settings]).task
-    found = Baselines(TASKS[task.name].baselines, task, lambda: train).beside(SCORE, train)
-    assert measure in found.measures
+    score = Baselines(TASKS[task.name].baselines, task, lambda: train).beside(SCORE, train)
+    assert measure in score.measures
 
 
-def test_what_would_take_long_is_left_out(monkeypatch):
+def test_slow_baselines_are_left_out(monkeypatch):
     examples = [Labelled("good", ("+",))]
     monkeypatch.setattr(labels, "MOST_WORK", 20)
     assert "baseline_softmax_regression" not in beside(label_baselines, LABELLED, examples).measures
@@ -183,7 +183,7 @@ def known_text(tokens, source=()):
     return KnownText(source, lambda: tokens, 4)
 
 
-def test_a_text_that_is_too_long_is_not_encoded_to_see_how_long_it_is():
+def test_a_too_long_text_is_not_encoded_to_measure_it():
     piece = "x" * (MOST_TEXT // 2)
     assert not is_too_long([piece, piece]) and is_too_long([piece, piece, "x"])
 
@@ -193,14 +193,14 @@ def test_a_text_that_is_too_long_is_not_encoded_to_see_how_long_it_is():
     assert beside(text_baselines, KnownText([piece, piece, "x"], encode, 4), None) is SCORE
 
 
-def test_a_language_model_is_shown_beside_n_grams_over_its_tokens():
+def test_a_language_model_is_compared_with_n_grams_over_its_tokens():
     tokens = np.array([0, 1, 2] * 30, dtype=np.uint16)
-    found = beside(text_baselines, known_text(TokenFile(tokens, 90, 89, 0)), known_text(TokenFile(tokens[:5], 5, 4, 0)))
-    assert found.measures["baseline_kneser_ney"] == pytest.approx(np.exp(found.measures["baseline_kneser_ney_loss"]))
+    score = beside(text_baselines, known_text(TokenFile(tokens, 90, 89, 0)), known_text(TokenFile(tokens[:5], 5, 4, 0)))
+    assert score.measures["baseline_kneser_ney"] == pytest.approx(np.exp(score.measures["baseline_kneser_ney_loss"]))
     expected = -fit_kneser_ney([tokens], 4, 5).log_probs([0, 1, 2, 0, 1])[1:].mean()  # nothing predicts the first
-    assert found.measures["baseline_kneser_ney_loss"] == pytest.approx(expected)
+    assert score.measures["baseline_kneser_ney_loss"] == pytest.approx(expected)
     assert (
-        found.text == f"F1 50.00; 5-grams (Kneser-Ney) have loss {expected:.4f} and perplexity {np.exp(expected):.2f}"
+        score.text == f"F1 50.00; 5-grams (Kneser-Ney) have loss {expected:.4f} and perplexity {np.exp(expected):.2f}"
     )
 
 
@@ -211,14 +211,14 @@ def test_baselines_are_fitted_once(monkeypatch):
         reads["train"] += 1
         return LABELLED
 
-    both = Baselines(label_baselines, None, train)
-    scores = [both.beside(SCORE, [example]) for example in LABELLED[:2]]
-    assert reads["train"] == 1 and len(both.fitted) == 3
+    baselines = Baselines(label_baselines, None, train)
+    scores = [baselines.beside(SCORE, [example]) for example in LABELLED[:2]]
+    assert reads["train"] == 1 and len(baselines.fitted) == 3
     assert scores[0].measures == scores[1].measures
 
 
-def test_an_interruption_is_obeyed_between_two_baselines():
-    asked = iter([False, True])
-    both = Baselines(label_baselines, None, lambda: LABELLED)
-    assert both.beside(SCORE, LABELLED, lambda: next(asked)) is None
-    assert len(both.fitted) == 2
+def test_interruption_is_checked_between_two_baselines():
+    answers = iter([False, True])
+    baselines = Baselines(label_baselines, None, lambda: LABELLED)
+    assert baselines.beside(SCORE, LABELLED, lambda: next(answers)) is None
+    assert len(baselines.fitted) == 2

@@ -13,7 +13,7 @@ def test_phrases_nest_to_the_right_or_to_the_left():
     assert Branching("left", "S", "X").parse(WORDS, TAGS) == parse_tree("(S (X (X (A a) (B b)) (C c)) (D d))")
 
 
-def test_punctuation_makes_no_bracket_of_its_own():
+def test_punctuation_has_no_bracket():
     words, tags = ['"', "a", ",", "b", "c", "."], ["``", "A", ",", "B", "C", "."]
     assert Branching("right", "S", "X").parse(words, tags) == parse_tree('(S (`` ") (A a) (, ,) (X (B b) (C c) (. .)))')
     assert Branching("left", "S", "X").parse(words, tags) == parse_tree('(S (X (`` ") (A a) (, ,) (B b)) (C c) (. .))')
@@ -21,12 +21,12 @@ def test_punctuation_makes_no_bracket_of_its_own():
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_one_word_and_two_have_the_outermost_phrase_alone(side):
+def test_one_and_two_words_have_only_the_outermost_phrase(side):
     assert Branching(side, "S", "X").parse(["a"], ["A"]) == parse_tree("(S (A a))")
     assert Branching(side, "S", "X").parse(["a", "b"], ["A", "B"]) == parse_tree("(S (A a) (B b))")
 
 
-def test_the_labels_are_those_right_most_often_on_that_side():
+def test_labels_are_those_most_often_correct_on_that_side():
     trees = parse_trees(
         """
         ( (S (NP (D a) (N b)) (VP (V c) (PP (P d) (N e))) (. .)) )
@@ -34,8 +34,8 @@ def test_the_labels_are_those_right_most_often_on_that_side():
         (TOP (FRAG (NP (D a) (N b)) (. .)))
         """
     )
-    # To the end of the sentence, full stop aside, reach VP 2-5, PP 3-5 and VP 1-3; from its beginning NP 0-2, in the
-    # first only.
+    # Ignoring the full stop, VP 2-5, PP 3-5 and VP 1-3 reach the end of their sentence; only NP 0-2, in the first one,
+    # starts at its beginning.
     assert fit_branching(trees) == Branching("right", "S", "VP")
     assert fit_branching(trees, "left") == Branching("left", "S", "NP")
     parse = fit_branching(trees).parse(trees[0].words, trees[0].tags)
@@ -43,7 +43,7 @@ def test_the_labels_are_those_right_most_often_on_that_side():
     assert (score.matched, score.gold, score.predicted) == (2, 4, 4)  # S 0-5 and VP 2-5
 
 
-def test_no_words_sides_or_trees_are_refused():
+def test_missing_words_sides_and_trees_are_rejected():
     with pytest.raises(UserError, match=r"^there must be as many words \(0\) as tags \(0\), and at least one$"):
         Branching("right", "S", "X").parse([], [])
     with pytest.raises(UserError, match=r"^there must be as many words \(1\) as tags \(2\), and at least one$"):

@@ -19,7 +19,7 @@ START = "start"
 
 
 class ByTheBook:
-    """Chen and Goodman's equations over dictionaries of tuples, an n-gram at a time."""
+    """Chen and Goodman's equations with dictionaries of tuples, one n-gram at a time."""
 
     def __init__(self, sequences, vocabulary, order):
         self.vocabulary, self.order = vocabulary, order
@@ -31,20 +31,20 @@ class ByTheBook:
         self.counts = defaultdict(dict)
         before = Counter(gram[1:] for gram in raw)
         for gram, count in raw.items():
-            kept = len(gram) == order or gram[0] == START
-            self.counts[gram[:-1]][gram[-1]] = count if kept else before[gram]
+            is_raw = len(gram) == order or gram[0] == START
+            self.counts[gram[:-1]][gram[-1]] = count if is_raw else before[gram]
         self.discounts = [None] + [self.three_discounts(n) for n in range(1, order + 1)]
 
     def three_discounts(self, n):
         counts = [c for history, following in self.counts.items() if len(history) == n - 1 for c in following.values()]
         n1, n2, n3, n4 = (counts.count(c) for c in (1, 2, 3, 4))
-        found = [0.5, 1.0, 1.5]
+        discounts = [0.5, 1.0, 1.5]
         for c, (this, following) in enumerate([(n1, n2), (n2, n3), (n3, n4)], start=1):
             if n1 and this:
                 discount = c - (c + 1) * (n1 / (n1 + 2 * n2)) * following / this
                 if 0 < discount < c:
-                    found[c - 1] = discount
-        return found
+                    discounts[c - 1] = discount
+        return discounts
 
     def prob(self, word, history):
         return self.below(word, tuple([START, *history][-(self.order - 1) :] if self.order > 1 else []))
@@ -73,9 +73,9 @@ def some_sequences(seed, vocabulary=4, num=30):
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
-def test_every_probability_after_every_history_is_the_equations(order):
+def test_every_probability_after_every_history_equals_the_equations(order):
     sequences = some_sequences(order)
-    model, book = fit_kneser_ney(sequences, 5, order), ByTheBook(sequences, 5, order)  # 4 never comes
+    model, book = fit_kneser_ney(sequences, 5, order), ByTheBook(sequences, 5, order)  # 4 never occurs
     for length in range(order + 1):
         for history in itertools.product(range(5), repeat=length):
             probs = model.probs(history)
@@ -95,10 +95,10 @@ def test_any_text_gives_probabilities_that_sum_to_one(sequences, order):
         assert model.probs(history)[1] == pytest.approx(book.prob(1, history))
 
 
-def test_the_discounts_of_a_large_text_are_chen_and_goodmans():
+def test_the_discounts_of_a_large_text_equal_chen_and_goodmans():
     sequences = some_sequences(3, vocabulary=40, num=400)
-    found = ByTheBook(sequences, 40, 2).discounts[2]
-    assert all(c - 1 < discount < c for c, discount in enumerate(found, start=1))
+    discounts = ByTheBook(sequences, 40, 2).discounts[2]
+    assert all(c - 1 < discount < c for c, discount in enumerate(discounts, start=1))
     model, book = fit_kneser_ney(sequences, 40, 2), ByTheBook(sequences, 40, 2)
     assert model.probs([7]) == pytest.approx([book.prob(token, [7]) for token in range(40)], rel=1e-12)
 
@@ -111,13 +111,16 @@ def test_tokens_of_a_text_have_the_probabilities_after_their_histories(order):
     expected = [[math.log(model.probs(tokens[:i])[token]) for i, token in enumerate(tokens)] for tokens in held_out]
     for tokens, log_probs in zip(held_out, expected, strict=True):
         assert model.log_probs(tokens) == pytest.approx(log_probs, rel=1e-12)
-    found = model.likelihood(held_out)
-    assert (found.tokens, found.nats) == (sum(map(len, held_out)), pytest.approx(-sum(itertools.chain(*expected))))
+    likelihood = model.likelihood(held_out)
+    assert (likelihood.tokens, likelihood.nats) == (
+        sum(map(len, held_out)),
+        pytest.approx(-sum(itertools.chain(*expected))),
+    )
 
 
 def test_a_lower_order_counts_histories_not_occurrences():
-    # b follows a ten times, d follows four different tokens: after an unseen history d is likelier, though b is more
-    # frequent.
+    # b follows a ten times, d follows four different tokens: after an unseen history d is more probable, although b is
+    # more frequent.
     a, b, c, d, e = range(5)
     model = fit_kneser_ney([[a, b]] * 10 + [[a, d], [b, d], [c, d], [e, d]], 6, 2)
     assert model.probs([5])[d] > model.probs([5])[b]
@@ -133,19 +136,19 @@ def test_large_ids_and_long_orders_do_not_overflow():
     assert int(model.probs([99_999, 5, 99_998, 5]).argmax()) == 99_999
 
 
-def test_samples_have_the_models_frequencies():
+def test_samples_match_the_models_probabilities():
     model = fit_kneser_ney(some_sequences(1), 4, 3)
-    drawn = np.array(model.sample(6000, seed=5))
-    seen = np.bincount(drawn, minlength=4) / len(drawn)
-    after_one = np.bincount(drawn[2:][(drawn[1:-1] == 1) & (drawn[:-2] == 2)], minlength=4)
+    samples = np.array(model.sample(6000, seed=5))
+    frequencies = np.bincount(samples, minlength=4) / len(samples)
+    after_one = np.bincount(samples[2:][(samples[1:-1] == 1) & (samples[:-2] == 2)], minlength=4)
     assert after_one / after_one.sum() == pytest.approx(model.probs([0, 0, 2, 1]), abs=0.05)
-    assert (seen > 0.02).all()
-    assert model.sample(8, seed=5) == drawn[:8].tolist() and model.sample(8, seed=6) != drawn[:8].tolist()
+    assert (frequencies > 0.02).all()
+    assert model.sample(8, seed=5) == samples[:8].tolist() and model.sample(8, seed=6) != samples[:8].tolist()
     assert model.sample(500, [2, 1], end=3, seed=1).index(3) == len(model.sample(500, [2, 1], end=3, seed=1)) - 1
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])
-def test_decoding_reads_it_as_any_model(order):
+def test_it_can_be_decoded_like_any_model(order):
     model = fit_kneser_ney(some_sequences(2), 4, order)
     stepper, tokens = model.stepper(), torch.tensor([[0, 1, 2, 0, 3], [3, 3, 1, 0, 0]])
     whole, _ = stepper(tokens, None, stepper.initial_state(2))
@@ -155,12 +158,12 @@ def test_decoding_reads_it_as_any_model(order):
     _, state = stepper(tokens[:, :2], mask, stepper.initial_state(2))
     rest, _ = stepper(torch.tensor([[2], [3]]), None, state)
     assert rest[:, 0] == pytest.approx(whole[[0, 1], [2, 1]])
-    drawn = sample_sequences(stepper, tokens[:, :1], max_new=6, seed=3)
-    assert drawn.log_probs[0].numpy() == pytest.approx(model.log_probs([0, *drawn.tokens[0].tolist()])[1:])
+    sampled = sample_sequences(stepper, tokens[:, :1], max_new=6, seed=3)
+    assert sampled.log_probs[0].numpy() == pytest.approx(model.log_probs([0, *sampled.tokens[0].tolist()])[1:])
     assert greedy_sequences(stepper, tokens[:, :1], max_new=1).tokens[0, 0] == model.probs([0]).argmax()
 
 
-def test_words_have_an_unknown_one_and_an_end():
+def test_a_word_model_has_an_unknown_word_and_an_end():
     sentences = [s.split() for s in ("a b c", "a b d", "b a", "a b c")]
     model = fit_kneser_ney_words(sentences, order=3, min_count=2)
     assert model.words.words == ("a", "b", "c", "<unk>", "</s>")
@@ -169,17 +172,17 @@ def test_words_have_an_unknown_one_and_an_end():
     direct = fit_kneser_ney([[0, 1, 2, 4], [0, 1, 3, 4], [1, 0, 4], [0, 1, 2, 4]], 5, 3)
     assert model.log_probs(["a", "b", "d"]) == pytest.approx(direct.log_probs([0, 1, 3, 4]))
     assert model.likelihood(sentences).tokens == 15
-    drawn = [model.sample(9, seed=seed) for seed in range(20)]
-    assert all("</s>" not in words and set(words) <= {"a", "b", "c", "<unk>"} for words in drawn) and any(
-        0 < len(w) < 9 for w in drawn
+    samples = [model.sample(9, seed=seed) for seed in range(20)]
+    assert all("</s>" not in words and set(words) <= {"a", "b", "c", "<unk>"} for words in samples) and any(
+        0 < len(w) < 9 for w in samples
     )
 
 
-def test_a_word_that_never_came_is_possible_where_none_was_unknown():
+def test_an_unseen_word_has_a_probability_without_unknown_words_in_training():
     assert fit_kneser_ney_words([["a", "b"]] * 3, order=2).log_probs(["c"])[0] > -10
 
 
-def test_mistakes_are_told():
+def test_invalid_inputs_are_rejected():
     for sequences in ([], [[], []]):
         with pytest.raises(UserError, match=r"^no token to count; give some text$"):
             fit_kneser_ney(sequences, 3)

@@ -1,4 +1,4 @@
-"""Captions of the training pictures that look most alike."""
+"""Captions of the most similar training pictures."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from clew.metrics.measures import Measured
 
 
 class Drawn(NamedTuple):
-    """A picture whose pixels are at hand."""
+    """A picture with given pixels."""
 
     key: str
     levels: tuple[int, ...]
-    """Of rows of four pixels."""
+    """Values of rows of four pixels."""
 
     def pixels(self, mode: Mode = "rgb") -> np.ndarray:
         rows = np.repeat(np.array(self.levels, np.uint8), 4)
@@ -35,7 +35,7 @@ TRAINED = [
 ]
 
 
-def test_the_caption_is_that_of_the_picture_that_looks_most_alike() -> None:
+def test_the_caption_is_that_of_the_most_similar_picture() -> None:
     model = NearestPictures(TRAINED)
     assert model.first([striped(0, 90), striped(7, 255), striped(0, 200)]) == [
         "at the top",
@@ -44,7 +44,7 @@ def test_the_caption_is_that_of_the_picture_that_looks_most_alike() -> None:
     ]
 
 
-def test_captions_of_one_picture_stay_together() -> None:
+def test_captions_of_one_picture_are_kept_together() -> None:
     assert NearestPictures(TRAINED).captions == [["at the top", "up there"], ["at the bottom"]]
 
 
@@ -52,7 +52,7 @@ def test_a_picture_of_one_colour_gets_some_caption() -> None:
     assert NearestPictures(TRAINED).first([Drawn("black", (0, 0, 0))]) == ["at the top"]
 
 
-def test_the_consensus_is_the_text_that_shares_most_with_the_others() -> None:
+def test_the_consensus_is_the_text_most_similar_to_the_others() -> None:
     assert (
         most_alike(["a cat", "a dog runs on grass", "a brown dog runs on green grass", "dogs play"])
         == "a dog runs on grass"
@@ -60,17 +60,17 @@ def test_the_consensus_is_the_text_that_shares_most_with_the_others() -> None:
     assert most_alike(["one", "two"]) == "one"
 
 
-def test_baselines_measure_what_they_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_baselines_are_measured_on_their_captions(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(examples: list[Captioned], written: list[str]) -> Measured:
         return Measured(
             {"exact": sum(text in example.captions for example, text in zip(examples, written, strict=True))}, "words"
         )
 
-    found = [(each.words, each.measure(TRAINED[1:])) for each in picture_baselines(lambda: TRAINED, measure)]
-    assert [words for words, _ in found] == [
+    measured = [(each.words, each.measure(TRAINED[1:])) for each in picture_baselines(lambda: TRAINED, measure)]
+    assert [words for words, _ in measured] == [
         "the caption of the nearest training picture has",
         "the consensus of its 20 nearest has",
     ]
-    assert found[0][1].values == {"baseline_nearest_picture_exact": 1}
+    assert measured[0][1].values == {"baseline_nearest_picture_exact": 1}
     monkeypatch.setattr(nearest_pictures, "MOST_PICTURES", 1)
     assert list(picture_baselines(lambda: TRAINED, measure)) == []

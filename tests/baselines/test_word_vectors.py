@@ -38,7 +38,7 @@ SENTENCES = [sentence.split() for sentence in ("a b c a d", "b b a", "c", "d a c
 
 
 def about_topics(seed=1, num=800):
-    """Sentences whose words are of one of five topics, with words of no topic among them."""
+    """Sentences with words of one of five topics and words without a topic."""
     random = np.random.default_rng(seed)
     return [
         [
@@ -50,7 +50,8 @@ def about_topics(seed=1, num=800):
 
 
 def of_two_traits(seed=1, num=1500):
-    """Four words, each beside what tells its rank and beside what tells its kind; others fill the sentences."""
+    """Four words, each next to a word that marks its rank and one that marks its kind; other words fill the
+    sentences."""
     random = np.random.default_rng(seed)
     sentences = []
     for _ in range(num):
@@ -62,7 +63,7 @@ def of_two_traits(seed=1, num=1500):
 
 
 @pytest.mark.parametrize("method", FITS)
-def test_neighbours_are_of_the_same_topic(method):
+def test_nearest_words_are_of_the_same_topic(method):
     vectors = FITS[method](about_topics(), **MORE[method])
     topical = [f"{topic}{i}" for topic, i in product("abcde", range(8))]
     same = [near[0] == word[0] for word in topical for near, _ in vectors.nearest(word, 5)]
@@ -70,65 +71,65 @@ def test_neighbours_are_of_the_same_topic(method):
 
 
 @pytest.mark.parametrize("method", FITS)
-def test_a_difference_of_words_is_what_tells_them_apart(method):
+def test_differences_of_words_capture_their_traits(method):
     vectors = FITS[method](of_two_traits(), **MORE[method])
     assert vectors.analogy("man", "king", "woman", 1)[0][0] == "queen"
     assert vectors.analogy("king", "man", "queen", 1)[0][0] == "woman"
 
 
 @pytest.mark.parametrize("method", FITS)
-def test_the_seed_decides_the_vectors(method):
-    once, again, other = (FITS[method](SENTENCES * 5, seed=seed) for seed in (3, 3, 4))
-    assert torch.equal(once.vectors, again.vectors)
-    assert not torch.equal(once.vectors, other.vectors)
+def test_vectors_are_determined_by_the_seed(method):
+    first, same, other = (FITS[method](SENTENCES * 5, seed=seed) for seed in (3, 3, 4))
+    assert torch.equal(first.vectors, same.vectors)
+    assert not torch.equal(first.vectors, other.vectors)
 
 
 def test_windows_are_within_sentences(monkeypatch):
     monkeypatch.setattr(word_vectors, "AT_ONCE", 3)
     words = fit_words(SENTENCES, min_count=2)
-    known = [[word for word in sentence if word in words] for sentence in SENTENCES]
+    filtered = [[word for word in sentence if word in words] for sentence in SENTENCES]
     for window in (1, 2, 7):
         expected = [
             (sentence[i], tuple(sentence[max(i - window, 0) : i] + sentence[i + 1 : i + 1 + window]))
-            for sentence in known
+            for sentence in filtered
             for i in range(len(sentence))
             if len(sentence) > 1
         ]
-        found = [
+        pairs = [
             (words.words[centre], tuple(words.words[i] for i in row if i >= 0))
             for centres, neighbours in in_windows(joined(SENTENCES, words), window)
             for centre, row in zip(centres[:, 0], neighbours, strict=True)
         ]
-        assert found == expected
+        assert pairs == expected
 
 
-def test_a_random_window_is_as_often_of_each_width():
+def test_random_windows_have_each_width_equally_often():
     text = np.zeros(30_001, np.int64)
     text[-1] = -1
-    found = [row for _, neighbours in in_windows(text, 3, np.random.default_rng(1)) for row in neighbours[3:-3]]
-    widths = Counter(int((row >= 0).sum()) for row in found)
-    assert {width: count / len(found) for width, count in widths.items()} == pytest.approx(
+    pairs = [row for _, neighbours in in_windows(text, 3, np.random.default_rng(1)) for row in neighbours[3:-3]]
+    widths = Counter(int((row >= 0).sum()) for row in pairs)
+    assert {width: count / len(pairs) for width, count in widths.items()} == pytest.approx(
         {2: 1 / 3, 4: 1 / 3, 6: 1 / 3}, abs=0.02
     )
 
 
-def test_frequent_words_are_thinned_out():
+def test_frequent_words_are_subsampled():
     text = np.array([0, 1, 2, -1] * 5000)
-    left = thinned(text, np.array([0.1, 0.5, 1.0]), np.random.default_rng(1))
-    counts = Counter(left.tolist())
+    remaining = thinned(text, np.array([0.1, 0.5, 1.0]), np.random.default_rng(1))
+    counts = Counter(remaining.tolist())
     assert counts[2] == counts[-1] == 5000
     assert counts[1] / 5000 == pytest.approx(0.5, abs=0.03) and counts[0] / 5000 == pytest.approx(0.1, abs=0.02)
 
 
-def test_a_step_goes_down_the_loss():
+def test_a_step_lowers_the_loss():
     generator = torch.Generator().manual_seed(1)
     before = [torch.randn(6, 4, generator=generator) for _ in range(2)]
-    read = torch.tensor([[0, 1, -1], [2, -1, -1], [1, 1, 3]])
+    read_ids = torch.tensor([[0, 1, -1], [2, -1, -1], [1, 1, 3]])
     targets = torch.tensor([[4, 5], [0, -1], [4, 1]])
     noise = torch.tensor([4, 2, 2])
     v, u = (table.clone().requires_grad_() for table in before)
     loss = torch.zeros(())
-    for row, answers in zip(read.tolist(), targets.tolist(), strict=True):
+    for row, answers in zip(read_ids.tolist(), targets.tolist(), strict=True):
         hidden = torch.stack([v[word] for word in row if word >= 0]).mean(0)
         for answer in (word for word in answers if word >= 0):
             loss = loss - F.logsigmoid(u[answer] @ hidden)
@@ -136,7 +137,7 @@ def test_a_step_goes_down_the_loss():
                 loss = loss - 5 / 3 * F.logsigmoid(-u[wrong] @ hidden) * (wrong != answer)
     gradients = torch.autograd.grad(loss, [v, u])
     tables = [Table(table.clone()) for table in before]
-    learn(*tables, Batch(read, targets, noise), num_noise=5, rate=0.1)
+    learn(*tables, Batch(read_ids, targets, noise), num_noise=5, rate=0.1)
     for table, old, gradient in zip(tables, before, gradients, strict=True):
         expected = old - 0.1 * gradient / (gradient**2 + 1e-8).sqrt()
         assert torch.allclose(table.rows, expected, atol=1e-5)
@@ -144,7 +145,7 @@ def test_a_step_goes_down_the_loss():
 
 
 @pytest.mark.parametrize("method", ["skip_gram", "cbow"])
-def test_what_is_read_and_predicted_and_the_noise(method, monkeypatch):
+def test_inputs_targets_and_noise_have_the_expected_frequencies(method, monkeypatch):
     batches = []
     monkeypatch.setattr(word_vectors, "learn", lambda inputs, outputs, batch, num_noise, rate: batches.append(batch))
     sentences = [["c"] * 9 + ["b"] * 3 + ["a"]] * 50
@@ -168,7 +169,7 @@ def test_what_is_read_and_predicted_and_the_noise(method, monkeypatch):
     }
 
 
-def test_pmi_is_its_equation_over_all_pairs(monkeypatch):
+def test_pmi_equals_its_equation_over_all_pairs(monkeypatch):
     monkeypatch.setattr(word_vectors, "AT_ONCE", 4)
     words = fit_words(SENTENCES)
     pairs = Counter(
@@ -180,7 +181,7 @@ def test_pmi_is_its_equation_over_all_pairs(monkeypatch):
     )
     counts = count_pairs(joined(SENTENCES, words), 2, len(words))
     for shift, smoothing in ((1.0, 1.0), (1.0, 0.75), (2.0, 0.75)):
-        found = positive_pmi(counts, shift, smoothing).to_dense()
+        actual = positive_pmi(counts, shift, smoothing).to_dense()
         total = sum(pairs.values())
         of_word = {word: sum(n for (w, _), n in pairs.items() if w == word) for word in words.words}
         smoothed = {word: sum(n for (_, c), n in pairs.items() if c == word) ** smoothing for word in words.words}
@@ -188,7 +189,7 @@ def test_pmi_is_its_equation_over_all_pairs(monkeypatch):
             assert counts.to_dense()[i, j] == pairs[word, context]
             share = smoothed[context] / sum(smoothed.values())
             ratio = pairs[word, context] / total / (of_word[word] / total * share) / shift
-            assert float(found[i, j]) == pytest.approx(max(0.0, math.log(ratio)) if ratio else 0.0)
+            assert float(actual[i, j]) == pytest.approx(max(0.0, math.log(ratio)) if ratio else 0.0)
 
 
 def test_the_largest_singular_values_are_found():
@@ -204,21 +205,21 @@ def test_the_largest_singular_values_are_found():
     assert torch.allclose(left.T @ left, torch.eye(8, dtype=torch.float64))
 
 
-def test_more_dimensions_than_words_are_as_many_as_there_are():
+def test_dimensions_are_limited_to_the_number_of_words():
     assert fit_pmi(SENTENCES, dim=50).vectors.shape == (5, 5)
     assert torch.isfinite(fit_word2vec(SENTENCES, dim=50, epochs=1).vectors).all()
 
 
-def test_nearest_are_by_cosine_whatever_the_length():
+def test_nearest_words_are_by_cosine_independent_of_length():
     vectors = WordVectors(Words("abcd"), torch.tensor([[1.0, 0.0], [50.0, 50.0], [0.1, 0.0], [-3.0, 0.0]]))
     assert [word for word, _ in vectors.nearest("a")] == ["c", "b", "d"]
     assert [cosine for _, cosine in vectors.nearest("a")] == pytest.approx([1, math.sqrt(0.5), -1])
     assert [word for word, _ in vectors.nearest(torch.tensor([1.0, 1.0]), 2)] == ["b", "a"]
     assert vectors.nearest("a", 0) == []
-    assert [word for word, _ in vectors.nearest_sum(["b"], ["a"])] == ["d", "c"]  # (0, 1), of cosines -1 and 0
+    assert [word for word, _ in vectors.nearest_sum(["b"], ["a"])] == ["d", "c"]  # (0, 1), with cosines -1 and 0
 
 
-def test_vectors_are_kept_in_a_text_file(tmp_path):
+def test_vectors_are_saved_in_a_text_file(tmp_path):
     vectors = fit_pmi(SENTENCES, dim=3)
     path = vectors.save(tmp_path / "vectors.txt")
     assert path.read_text().splitlines()[0] == "5 3"
@@ -232,7 +233,7 @@ def test_vectors_are_kept_in_a_text_file(tmp_path):
     assert [file.name for file in tmp_path.iterdir() if "partial" in file.name] == []
 
 
-def test_files_of_other_programs_are_read_too(tmp_path):
+def test_files_of_other_programs_are_read(tmp_path):
     path = tmp_path / "glove.txt"
     path.write_text("the 1 2\nnew york 3 4\nthe 5 6\n")
     loaded = load_word_vectors(path)
@@ -243,14 +244,14 @@ def test_files_of_other_programs_are_read_too(tmp_path):
         load_word_vectors(path)
 
 
-def test_progress_is_told_from_the_beginning_to_the_end():
+def test_progress_is_reported_from_beginning_to_end():
     for method in FITS:
-        told = []
-        FITS[method](SENTENCES * 5, progress=lambda done, total, told=told: told.append((done, total)))
-        assert told == sorted(told) and told[-1][0] == told[-1][1] and len({total for _, total in told}) == 1
+        calls = []
+        FITS[method](SENTENCES * 5, progress=lambda done, total, calls=calls: calls.append((done, total)))
+        assert calls == sorted(calls) and calls[-1][0] == calls[-1][1] and len({total for _, total in calls}) == 1
 
 
-def test_mistakes_are_told(tmp_path):
+def test_invalid_inputs_are_rejected(tmp_path):
     with pytest.raises(
         UserError, match=r"^unknown method 'skipgram'; did you mean 'skip_gram'\? known: cbow, skip_gram$"
     ):

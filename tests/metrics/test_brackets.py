@@ -34,9 +34,8 @@ def brackets(text, rules=COLLINS):
 GOLD = "(S (NP (DT the) (NN man)) (VP (VBZ sees) (NP (DT a) (NN dog)) (PP (IN with) (NP (NNS glasses)))))"
 
 
-def test_a_phrase_attached_one_level_down():
-    # Gold: S 0-7, NP 0-2, VP 2-7, NP 3-5, PP 5-7, NP 6-7. Predicted: the same, and one NP 3-7 more, which crosses
-    # nothing.
+def test_attaching_a_phrase_one_level_down_lowers_only_precision():
+    # Gold: S 0-7, NP 0-2, VP 2-7, NP 3-5, PP 5-7, NP 6-7. Predicted: the same and another NP 3-7, which crosses none.
     predicted = "(S (NP (DT the) (NN man)) (VP (VBZ sees) (NP (NP (DT a) (NN dog)) (PP (IN with) (NP (NNS glasses))))))"
     score = counts(GOLD, predicted)
     assert (score.matched, score.gold, score.predicted) == (6, 6, 7)
@@ -46,40 +45,40 @@ def test_a_phrase_attached_one_level_down():
     assert (score.complete, score.crossing, score.tagging_accuracy) == (0, 0, 1)
 
 
-def test_a_bracket_with_the_wrong_label_is_not_matched_unless_labels_do_not_count():
+def test_a_bracket_with_a_wrong_label_matches_only_if_labels_are_ignored():
     predicted = GOLD.replace("(PP", "(ADJP").replace("(VP", "(S")
     assert counts(GOLD, predicted).matched == 4
     assert counts(GOLD, predicted, Rules(labelled=False)).matched == 6
 
 
 def test_predicted_brackets_that_cross_gold_ones_are_counted_once_each():
-    # Gold 0-2 and 2-5 and 0-5. Predicted 1-3 crosses both of the first two, 1-5 crosses 0-2; 0-5 crosses nothing.
+    # Gold 0-2, 2-5 and 0-5. Predicted 1-3 crosses the first two, 1-5 crosses 0-2; 0-5 crosses none.
     score = counts("(S (X (A a) (B b)) (Y (C c) (D d) (E e)))", "(S (A a) (X (Y (B b) (C c)) (D d) (E e)))")
     assert score.crossing == 2
     assert (score.uncrossed, score.barely_crossed) == (0, 1)
     assert counts(GOLD, GOLD).uncrossed == 1
 
 
-def test_the_same_label_twice_over_the_same_words_must_be_found_twice():
+def test_a_repeated_label_over_the_same_words_must_be_found_twice():
     once, twice, thrice = "(S (NP (N a)) (V b))", "(S (NP (NP (N a))) (V b))", "(S (NP (NP (NP (N a)))) (V b))"
     assert (counts(twice, once).recall, counts(twice, once).precision) == (2 / 3, 1)
     assert (counts(once, thrice).recall, counts(once, thrice).precision) == (1, 2 / 4)
     assert counts(twice, twice).complete == 1
 
 
-def test_punctuation_is_taken_out_before_words_are_counted():
+def test_punctuation_is_removed_before_words_are_counted():
     text = "(S (`` ``) (NP (NN rain)) (, ,) (VP (VBZ falls) (: --) ('' '')) (. .))"
     assert brackets(text) == [Span("S", 0, 2), Span("NP", 0, 1), Span("VP", 1, 2)]
     assert scored(parse_tree(text)).words == ["rain", "falls"]
     assert counts(text, "(S (`` ``) (NP (NN rain) (, ,)) (VP (VBZ falls)) (: --) ('' '') (. .))").complete == 1
 
 
-def test_traces_go_with_the_phrases_that_hold_nothing_else():
+def test_traces_are_removed_with_phrases_that_contain_nothing_else():
     assert brackets("(VP (VBD said) (SBAR (-NONE- 0) (S (-NONE- *T*-1))) (. .))") == [Span("VP", 0, 1)]
     assert brackets("(S (NP (, ,)) (VP (VB go)))") == [Span("S", 0, 1), Span("VP", 0, 1)]
 
 
-def test_deleted_labels_of_phrases_leave_what_they_hold():
+def test_deleting_a_label_keeps_the_contents_of_the_phrase():
     assert brackets("(TOP (S (TOP (NN a)) (NN b)))") == [Span("S", 0, 2)]
     for root in ("S1 ", "ROOT ", ""):
         assert brackets(f"({root}(S (NN a)))", STANDARD) == [Span("S", 0, 1)]
@@ -88,31 +87,31 @@ def test_deleted_labels_of_phrases_leave_what_they_hold():
     assert scored(parse_tree("(S (NN a) (? ?) (! !))"), COLLINS).words == ["a", "?", "!"]
 
 
-def test_function_tags_and_the_two_names_of_particles_count_for_nothing():
+def test_function_tags_and_the_two_labels_of_particles_are_ignored():
     score = counts("(S-TPC (NP-SBJ=2 (PRP it)) (PRT (RP up)))", "(S (NP-1 (PRP it)) (ADVP-TMP (RP up)))")
     assert score.matched == score.gold == 3
     assert counts("(S (PRT-X (RP up)))", "(S (PRP (RP up)))").matched == 1
 
 
-def test_tags_are_counted_where_words_are():
+def test_tags_are_counted_for_counted_words():
     score = counts("(S (DT a) (NN b) (, ,))", "(S (DT a) (JJ b) (, ,))")
     assert (score.right_tags, score.words) == (1, 2)
 
 
-def test_other_words_are_an_error_that_counts_nowhere_else():
+def test_different_words_are_an_error_and_not_scored():
     error = BracketCounts(sentences=1, errors=1)
     assert counts("(S (NN a) (NN b))", "(S (NN a))") == error
     assert counts("(S (NN a) (NN b))", "(S (NN a) (NN c))") == error
-    # Each tree's punctuation goes by its own tags, so that a comma tagged as a noun is a word too many.
+    # Each tree's punctuation is identified by its own tags, so a comma tagged as a noun is an extra word.
     assert counts("(S (NN a) (, ,))", "(S (NN a) (NN ,))") == error
 
 
 EXAMPLE = Rules(equal_words=frozenset({("Example", "example"), ("example", "sample")}))
 
 
-def test_equal_words_are_equal_in_pairs_and_either_way():
-    """EVALB's lines `EQ_WORD Example example` and `EQ_WORD example sample`; its word_comp looks for the pair alone, so
-    that of two pairs no third one follows."""
+def test_equal_words_are_defined_by_pairs_in_either_order():
+    """EVALB's lines `EQ_WORD Example example` and `EQ_WORD example sample`; its word_comp looks only for the pair, so
+    equality is not transitive."""
     tree = "(S (NP (NN {})) (VP (VBZ is)))"
     for gold, predicted, is_error in (
         ("Example", "example", False),
@@ -127,11 +126,11 @@ def test_equal_words_are_equal_in_pairs_and_either_way():
 
 
 QUOTED = "(S (NP (NP (NNS dogs) ({} ')) (NNS tails)) (VP (VBP wag)))"
-"""Two words a phrase where the mark is a possessive."""
+"""Two words per phrase if the mark is a possessive."""
 
 
-def test_a_mistagged_quotation_mark_stands_in_both_trees():
-    """Gold S 0-4, NP 0-3, NP 0-2, VP 3-4. Where the parse has '', COLLINS.prm takes the mark out of one tree alone."""
+def test_a_mistagged_quotation_mark_is_restored_in_both_trees():
+    """Gold S 0-4, NP 0-3, NP 0-2, VP 3-4. If the parse has '', COLLINS.prm deletes the mark from only one tree."""
     gold, predicted = QUOTED.format("POS"), QUOTED.format("''")
     assert counts(gold, predicted).errors == 1
     for one, other in ((gold, predicted), (predicted, gold)):
@@ -143,8 +142,8 @@ def test_a_mistagged_quotation_mark_stands_in_both_trees():
     )
 
 
-def test_a_mark_that_is_kept_widens_the_phrases_around_it_and_moves_those_behind():
-    """Gold, with the mark: S 0-4, NP 0-2, VP 2-4, NP 3-4. Predicted, where it hangs in the VP: S 0-4, NP 0-1, VP 1-4,
+def test_a_kept_mark_widens_the_phrases_around_it_and_shifts_later_ones():
+    """Gold, with the mark: S 0-4, NP 0-2, VP 2-4, NP 3-4. Predicted, with the mark in the VP: S 0-4, NP 0-1, VP 1-4,
     NP 3-4."""
     gold = "(S (NP (NNS dogs) (POS ')) (VP (VBP wag) (NP (NNS tails))))"
     predicted = "(S (NP (NNS dogs)) (VP ('' ') (VBP wag) (NP (NNS tails))))"
@@ -152,7 +151,7 @@ def test_a_mark_that_is_kept_widens_the_phrases_around_it_and_moves_those_behind
     assert (score.errors, score.matched, score.gold, score.predicted, score.crossing) == (0, 2, 4, 4, 1)
 
 
-def test_words_that_are_no_marks_and_tags_that_are_not_named_are_not_mended():
+def test_words_other_than_marks_and_unlisted_tags_are_not_corrected():
     for word, tag in (("x", "''"), ("'", ",")):
         gold = f"(S (NP (NNS dogs) (POS {word})) (VP (VBP wag)))"
         assert counts(gold, gold.replace("POS", tag), NEW).errors == 1
@@ -162,17 +161,17 @@ def test_words_that_are_no_marks_and_tags_that_are_not_named_are_not_mended():
 @pytest.mark.parametrize(
     ("gold", "predicted", "expected"),
     [
-        # fix_quote moves a mark that it puts back with those behind it: the first is put back once more at the word of
+        # fix_quote shifts a restored mark together with the later ones: the first is restored once more at the word of
         # the second.
         ("(TOP (VP (`` ') (NN /)))", "(TOP (VP (CD ') (NN /)))", (1, 0, 0, 0)),
         ("(TOP (NP (`` \") ('' \") (NN b)))", '(TOP (NP (NN ") (NN ") (NN b)))', (0, 1, 1, 1)),
         ("(TOP (NP (NN a) (`` ') (NN b) ('' ')))", "(TOP (NP (NN a) (POS ') (NN b) (POS ')))", (0, 1, 1, 1)),
-        # As many words on both sides are not mended, whichever they are.
+        # Equal numbers of words on both sides are not corrected, whatever the words.
         ("(TOP (NP (NN a) (`` ') (NN b) (POS ')))", "(TOP (NP (NN a) (POS ') (NN b) ('' ')))", (1, 0, 0, 0)),
     ],
 )
-def test_several_marks_are_mended_as_evalb_mends_them(gold, predicted, expected):
-    """What EVALB prints of each with new.prm."""
+def test_several_marks_are_corrected_like_in_evalb(gold, predicted, expected):
+    """The expected values are printed by EVALB with new.prm."""
     score = counts(gold, predicted, NEW)
     assert (score.errors, score.matched, score.gold, score.predicted) == expected
 
@@ -218,7 +217,7 @@ def test_nothing_scored_is_zero():
 
 
 @given(phrases, phrases)
-def test_a_tree_agrees_with_itself_and_swapping_swaps_precision_and_recall(a, b):
+def test_a_tree_matches_itself_and_swapping_trees_swaps_precision_and_recall(a, b):
     alone = score_sentence(a, a).all
     assert alone.skipped or (alone.f1 == 1 or alone.gold == 0) and alone.complete == 1 and alone.crossing == 0
     one, other = score_sentence(a, b).all, score_sentence(b, a).all
@@ -236,27 +235,27 @@ bracketings = st.lists(
 
 
 @given(bracketings, bracketings)
-def test_matches_and_crossings_are_those_counted_one_by_one(gold, predicted):
-    left, matched, crossing = list(predicted), 0, 0
+def test_matches_and_crossings_equal_those_counted_one_by_one(gold, predicted):
+    unmatched, matched, crossing = list(predicted), 0, 0
     for bracket in gold:
-        if bracket in left:
-            left.remove(bracket)
+        if bracket in unmatched:
+            unmatched.remove(bracket)
             matched += 1
     for bracket in predicted:
         inside = set(range(*bracket[1:]))
-        others = [set(range(*other[1:])) for other in gold]
-        crossing += any(inside & other and inside - other and other - inside for other in others)
-    found = compare(Yield(gold, ["w"], ["T"], 1), Yield(predicted, ["w"], ["T"], 1))
-    assert (found.matched, found.crossing) == (matched, crossing)
+        gold_ranges = [set(range(*other[1:])) for other in gold]
+        crossing += any(inside & other and inside - other and other - inside for other in gold_ranges)
+    score = compare(Yield(gold, ["w"], ["T"], 1), Yield(predicted, ["w"], ["T"], 1))
+    assert (score.matched, score.crossing) == (matched, crossing)
 
 
 @given(st.lists(st.builds(BracketCounts, *[st.integers(0, 99)] * 12), min_size=1, max_size=4))
-def test_shares_add_up_to_the_whole(parts):
+def test_counts_of_parts_add_up_to_the_whole(parts):
     whole = sum((BracketScore(part, part) for part in parts), BracketScore())
     assert astuple(whole.all) == astuple(whole.short) == tuple(map(sum, zip(*map(astuple, parts), strict=True)))
 
 
-def test_every_gold_tree_has_a_prediction():
+def test_every_gold_tree_must_have_a_prediction():
     with pytest.raises(UserError) as caught:
         score_brackets([parse_tree("(S (NN a))")], [])
     assert (

@@ -1,6 +1,6 @@
-"""Measures of captions are those of the COCO evaluation: every figure here was computed once by pycocoevalcap 1.2 from
-these captions, which are in words already; the words of the last table by the Penn Treebank's tokenizer of the same
-program."""
+"""Measures of captions equal those of the COCO evaluation: the expected values were computed by pycocoevalcap 1.2 from
+these captions, which are already tokenized; the words of the last table are from the same program's Penn Treebank
+tokenizer."""
 
 import numpy as np
 import pytest
@@ -89,20 +89,20 @@ WORDS = {
 }
 
 
-def test_bleu_rouge_and_cider_are_the_coco_evaluations() -> None:
-    found = measure_captions(WRITTEN, REFERENCES, tokenized=True)
-    values = found.measured.values
+def test_bleu_rouge_and_cider_equal_the_coco_evaluation() -> None:
+    result = measure_captions(WRITTEN, REFERENCES, tokenized=True)
+    values = result.measured.values
     assert [values[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(
         [100 * value for value in BLEUS], rel=1e-8
     )
     assert values["rouge_l"] == pytest.approx(100 * 0.6374786751092244, rel=1e-12)
     assert values["cider"] == pytest.approx(100 * 2.0350261527366893, rel=1e-12)
-    assert found.measured.text.startswith(
+    assert result.measured.text.startswith(
         "BLEU-1 79.69, BLEU-2 76.38, BLEU-3 71.73, BLEU-4 64.37, rouge l 63.75, CIDEr-D 203.50"
     )
 
 
-def test_each_captions_figures_are_the_coco_evaluations() -> None:
+def test_scores_of_each_caption_equal_the_coco_evaluation() -> None:
     words = [text.split() for text in WRITTEN]
     references = [[text.split() for text in several] for several in REFERENCES]
     assert ciders(words, references) == pytest.approx(CIDERS, rel=1e-12)
@@ -110,14 +110,14 @@ def test_each_captions_figures_are_the_coco_evaluations() -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_document_frequencies_are_those_of_the_part(part: tuple[int, ...]) -> None:
+def test_document_frequencies_are_counted_over_the_part(part: tuple[int, ...]) -> None:
     bleus, values = PARTS[part]
     written, references = [WRITTEN[number] for number in part], [REFERENCES[number] for number in part]
-    found = measure_captions(written, references, tokenized=True)
-    assert [found.measured.values[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(
+    result = measure_captions(written, references, tokenized=True)
+    assert [result.measured.values[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(
         [100 * value for value in bleus], rel=1e-8
     )
-    assert [each["cider"]["mean"] for each in found.statistics] == [
+    assert [each["cider"]["mean"] for each in result.statistics] == [
         [pytest.approx(100 * value, rel=1e-12), 1] for value in values
     ]
     frequencies = document_frequencies([[text.split() for text in several] for several in references])
@@ -127,27 +127,27 @@ def test_document_frequencies_are_those_of_the_part(part: tuple[int, ...]) -> No
 
 
 @pytest.mark.parametrize("text", WORDS)
-def test_words_are_parted_as_the_treebanks_tokenizer_does(text: str) -> None:
+def test_words_are_split_like_by_the_treebank_tokenizer(text: str) -> None:
     assert caption_words(text) == WORDS[text].split()
 
 
-def test_statistics_of_any_examples_give_their_score() -> None:
-    """What a test draws is the metric itself: for BLEU of the drawn corpus, for CIDEr-D with the frequencies of the
-    whole part."""
-    found = measure_captions(WRITTEN, REFERENCES, tokenized=True)
+def test_statistics_of_any_examples_give_their_scores() -> None:
+    """Resampling gives the metric itself: BLEU of the resampled corpus, and CIDEr-D with the frequencies of the whole
+    part."""
+    result = measure_captions(WRITTEN, REFERENCES, tokenized=True)
     some = [0, 0, 3, 7]
-    drawn = corpus_values([found.statistics[number] for number in some])
+    resampled = corpus_values([result.statistics[number] for number in some])
     alone = measure_captions(
         [WRITTEN[number] for number in some],
         [REFERENCES[number] for number in some],
         ("bleu", "rouge_l"),
         tokenized=True,
     )
-    assert {name: drawn[name] for name in alone.measured.values} == pytest.approx(alone.measured.values)
-    assert drawn["cider"] == pytest.approx(100 * np.mean([CIDERS[number] for number in some]))
-    rows = [each["bleu_4"]["bleu_4"] for each in found.statistics]
+    assert {name: resampled[name] for name in alone.measured.values} == pytest.approx(alone.measured.values)
+    assert resampled["cider"] == pytest.approx(100 * np.mean([CIDERS[number] for number in some]))
+    rows = [each["bleu_4"]["bleu_4"] for each in result.statistics]
     low, high = metric_interval("bleu_4", rows, samples=500)
-    assert 0 <= low < found.measured.values["bleu_4"] < high <= 100
+    assert 0 <= low < result.measured.values["bleu_4"] < high <= 100
 
 
 def test_two_captioners_are_compared_on_cider() -> None:
@@ -170,26 +170,26 @@ def test_two_captioners_are_compared_on_cider() -> None:
     ],
 )
 def test_a_caption_without_a_word_in_common_scores_nothing(text: str, values: dict[str, float]) -> None:
-    found = measure_captions([text, "a cat"], [["a dog", "two dogs run"], ["a cat"]], tokenized=True)
-    (wrong, *_) = (corpus_values([each]) for each in found.statistics)
+    result = measure_captions([text, "a cat"], [["a dog", "two dogs run"], ["a cat"]], tokenized=True)
+    (wrong, *_) = (corpus_values([each]) for each in result.statistics)
     assert {name: wrong[name] for name in values} == values
 
 
-def test_trigrams_that_come_again_are_counted() -> None:
-    written = ["a red cat . a red cat . a red cat", "a b c d", "a b"]
-    found = measure_captions(written, [["a"]] * 3, ("repeated_trigrams",), tokenized=True)
+def test_repeated_trigrams_are_counted() -> None:
+    texts = ["a red cat . a red cat . a red cat", "a b c d", "a b"]
+    result = measure_captions(texts, [["a"]] * 3, ("repeated_trigrams",), tokenized=True)
     # a red cat, red cat ., cat . a, . a red: nine trigrams, four different; then two, then none
-    assert [each["repeated_trigrams"]["share"] for each in found.statistics] == [[5, 9], [0, 2], [0, 0]]
-    assert found.measured.values["repeated_trigrams"] == pytest.approx(100 * 5 / 11)
+    assert [each["repeated_trigrams"]["share"] for each in result.statistics] == [[5, 9], [0, 2], [0, 0]]
+    assert result.measured.values["repeated_trigrams"] == pytest.approx(100 * 5 / 11)
 
 
-def test_coverage_counts_things_and_not_words() -> None:
+def test_coverage_counts_things_not_words() -> None:
     each = [mention_statistics([1, 0, 2], num_invented=1), mention_statistics([1])]
     assert corpus_values(each) == pytest.approx({"coverage": 75, "mentioned_once": 50, "invented": 20})
     assert corpus_values([mention_statistics([0, 0])]) == {"coverage": 0, "mentioned_once": 0, "invented": 0}
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
+def test_invalid_inputs_are_rejected() -> None:
     with pytest.raises(UserError, match=r"there must be as many captions \(2\) as lists of references \(1\)"):
         measure_captions(["a", "b"], [["a"]])
     with pytest.raises(UserError, match="caption 1 has no reference; every caption needs at least one"):
@@ -209,7 +209,7 @@ def test_what_cannot_be_scored_is_refused() -> None:
     assert set(CAPTION_MEASURES) == {"bleu", "chrf", "rouge_l", "cider", "repeated_trigrams"}
 
 
-def test_chrf_is_that_of_sacrebleu_over_the_words() -> None:
+def test_chrf_equals_sacrebleu_over_the_words() -> None:
     streams = [
         [references[number] if number < len(references) else None for references in REFERENCES] for number in range(5)
     ]

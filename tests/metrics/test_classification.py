@@ -17,12 +17,12 @@ def counted(pairs, labels=LABELS):
 
 def reference_f1(pairs, label):
     matched = sum(gold == label == predicted for gold, predicted in pairs)
-    there = sum(gold == label for gold, _ in pairs) + sum(predicted == label for _, predicted in pairs)
-    return 2 * matched / there if there else None
+    total = sum(gold == label for gold, _ in pairs) + sum(predicted == label for _, predicted in pairs)
+    return 2 * matched / total if total else None
 
 
 def reference_matthews(pairs):
-    """Gorodkin's definition: the covariance of the two indicator matrices over the root of their variances."""
+    """Gorodkin's definition: the covariance of the two indicator matrices, divided by the root of their variances."""
     gold, predicted = (
         np.array([[which[k] == label for label in LABELS] for which in pairs], dtype=float) for k in (0, 1)
     )
@@ -32,11 +32,11 @@ def reference_matthews(pairs):
 
 
 @given(drawn)
-def test_scores_are_their_definitions(pairs):
+def test_scores_equal_their_definitions(pairs):
     confusion = counted(pairs)
     assert confusion.accuracy == pytest.approx(sum(gold == predicted for gold, predicted in pairs) / len(pairs))
-    there = [score for label in LABELS if (score := reference_f1(pairs, label)) is not None]
-    assert confusion.macro_f1 == pytest.approx(sum(there) / len(there))
+    scores = [score for label in LABELS if (score := reference_f1(pairs, label)) is not None]
+    assert confusion.macro_f1 == pytest.approx(sum(scores) / len(scores))
     assert confusion.matthews == pytest.approx(reference_matthews(pairs), abs=1e-9)
     assert sum(confusion.by_label.values(), Agreement()).f1 == pytest.approx(confusion.accuracy)  # micro
 
@@ -46,7 +46,7 @@ def test_parts_add(first, second):
     assert counted(first) + counted(second) == counted(first + second)
 
 
-def test_a_matrix_of_cats_and_dogs():
+def test_the_published_example_of_cats_and_dogs_is_reproduced():
     """Twelve pets of which eight are cats; six of these and three dogs are recognised: Matthews' correlation is
     0.478."""
     pairs = [("cat", "cat")] * 6 + [("cat", "dog")] * 2 + [("dog", "cat")] + [("dog", "dog")] * 3
@@ -57,7 +57,7 @@ def test_a_matrix_of_cats_and_dogs():
     assert confusion.table() == "gold \\ predicted  cat  dog\ncat                 6    2\ndog                 1    3"
 
 
-def test_a_report_by_hand():
+def test_a_report_equals_a_hand_computed_one():
     confusion = counted([("a", "a"), ("b", "a"), ("c", "c"), ("c", "c"), ("c", "b")])
     assert confusion.describe() == (
         "accuracy 60.00, macro F1 48.89, Matthews 0.401, 5 examples\n"
@@ -68,16 +68,16 @@ def test_a_report_by_hand():
     )
 
 
-def test_a_label_that_never_occurs_is_in_no_mean():
+def test_labels_that_never_occur_are_left_out_of_means():
     assert counted([("a", "a"), ("b", "b")]).macro_f1 == 1
 
 
-def test_one_label_alone_has_no_correlation():
+def test_a_single_label_has_no_correlation():
     assert counted([("a", "a"), ("b", "a")]).matthews == 0
 
 
 @pytest.mark.parametrize("name", ["accuracy", "macro_f1", "matthews"])
-def test_an_interval_is_what_resampling_examples_gives(name):
+def test_an_interval_equals_resampling_examples(name):
     rng = np.random.default_rng(0)
     pairs = [("a", "a")] * 30 + [("b", "b")] * 15 + [("a", "b")] * 8 + [("c", "a")] * 4 + [("c", "c")] * 3
     values = [
@@ -86,7 +86,7 @@ def test_an_interval_is_what_resampling_examples_gives(name):
     np.testing.assert_allclose(counted(pairs).interval(name), np.quantile(values, [0.025, 0.975]), atol=0.02)
 
 
-def test_mistakes_have_their_sentences():
+def test_invalid_inputs_are_rejected_with_a_sentence():
     with pytest.raises(UserError, match="unknown label 'd'; known: a, b, c"):
         counted([("a", "d")])
     with pytest.raises(UserError, match=r"there must be as many predicted labels \(0\) as gold ones \(1\)"):
@@ -99,10 +99,10 @@ def test_mistakes_have_their_sentences():
         counted([("a", "a")]) + counted([("a", "a")], ("a",))
 
 
-def test_sets_of_labels_by_hand():
+def test_scores_of_label_sets_equal_hand_computed_ones():
     gold = [{"a"}, {"a", "b"}, set(), {"c"}]
-    found = [{"a"}, {"a"}, {"b"}, {"c", "a"}]
-    score = count_label_sets(gold, found, LABELS)
+    predicted = [{"a"}, {"a"}, {"b"}, {"c", "a"}]
+    score = count_label_sets(gold, predicted, LABELS)
     assert score.by_label == {"a": Agreement(2, 3, 2), "b": Agreement(1, 1, 0), "c": Agreement(1, 1, 1)}
     assert score.micro_f1 == pytest.approx(2 * 3 / (4 + 5))
     assert score.macro_f1 == pytest.approx((0.8 + 0 + 1) / 3)
@@ -113,7 +113,7 @@ def test_sets_of_labels_by_hand():
 
 
 @given(st.lists(st.tuples(*[st.sets(st.sampled_from(LABELS))] * 2), min_size=2))
-def test_sets_add(pairs):
+def test_counts_of_label_sets_add_up(pairs):
     parts = [count_label_sets([gold], [found], LABELS) for gold, found in pairs]
     whole = parts[0]
     for part in parts[1:]:
@@ -121,22 +121,24 @@ def test_sets_add(pairs):
     assert whole == count_label_sets([gold for gold, _ in pairs], [found for _, found in pairs], LABELS)
 
 
-def test_intervals_of_sets_are_what_resampling_texts_gives():
+def test_intervals_of_label_sets_equal_resampling_texts():
     rng = np.random.default_rng(0)
     gold = [{"a"}, {"a", "b"}, set(), {"c"}] * 15
-    found = [{"a"}, {"a"}, {"b"}, {"c", "a"}] * 10 + [{"a"}, {"a", "b"}, set(), set()] * 5
+    predicted = [{"a"}, {"a"}, {"b"}, {"c", "a"}] * 10 + [{"a"}, {"a", "b"}, set(), set()] * 5
     scores = []
     for _ in range(1000):
         places = rng.integers(len(gold), size=len(gold))
-        scores.append(count_label_sets([gold[place] for place in places], [found[place] for place in places], LABELS))
-    intervals = label_set_intervals(gold, found, LABELS)
+        scores.append(
+            count_label_sets([gold[place] for place in places], [predicted[place] for place in places], LABELS)
+        )
+    intervals = label_set_intervals(gold, predicted, LABELS)
     for name, interval in intervals.items():
         np.testing.assert_allclose(
             interval, np.quantile([getattr(score, name) for score in scores], [0.025, 0.975]), atol=0.03
         )
 
 
-def test_the_f1_of_one_label_is_that_label_alone() -> None:
+def test_the_f1_of_one_label_ignores_other_labels() -> None:
     confusion = count_confusion(["1", "1", "1", "0"], ["1", "0", "1", "1"], ["0", "1"])
     assert confusion.value("f1", "1") == pytest.approx(2 / 3)
     assert confusion.value("f1", "0") == 0

@@ -19,18 +19,18 @@ def test_repetition_counts_within_each_sample():
     assert repetition([[7, 7, 7, 7]], 2) == pytest.approx(2 / 3)
 
 
-def test_samples_that_are_too_short_count_for_nothing():
+def test_too_short_samples_are_ignored():
     assert distinct([["a"], ["a", "b"]], 2) == 1
     assert repetition([["a"], ["a", "b"]], 2) == 0
 
 
 @given(st.lists(st.integers(0, 3), min_size=4), st.integers(1, 4))
-def test_of_one_sample_they_add_up_to_one(sample, n):
+def test_for_one_sample_distinct_and_repetition_sum_to_one(sample, n):
     assert distinct([sample], n) + repetition([sample], n) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("measure", [distinct, repetition])
-def test_no_n_gram_and_no_n_are_refused(measure):
+def test_texts_without_n_grams_and_invalid_n_are_rejected(measure):
     with pytest.raises(
         UserError, match="no sample has 3 tokens, so there are no 3-grams to count; give longer samples or a smaller n"
     ):

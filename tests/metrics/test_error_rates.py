@@ -1,5 +1,4 @@
-"""Error rates against jiwer 4.0.0, whose counts stand here, and against the table of edit distances by its
-definition."""
+"""Error rates against recorded counts of jiwer 4.0.0, and against the edit distance by its definition."""
 
 from dataclasses import astuple
 
@@ -40,12 +39,12 @@ REFERENCES, HYPOTHESES = [row[0] for row in JIWER], [row[1] for row in JIWER]
 WER, CER = 48.97959183673469, 32.195121951219513
 
 
-def test_the_parts_of_each_sentence_are_jiwers() -> None:
+def test_the_counts_of_each_sentence_equal_jiwer() -> None:
     assert [astuple(each) for each in word_errors(HYPOTHESES, REFERENCES)] == [row[2] for row in JIWER]
     assert [astuple(each) for each in character_errors(HYPOTHESES, REFERENCES)] == [row[3] for row in JIWER]
 
 
-def test_the_rate_of_a_corpus_is_jiwers_and_no_mean_of_sentences() -> None:
+def test_the_rate_of_a_corpus_equals_jiwer_and_is_no_mean_of_sentences() -> None:
     words, characters = word_errors(HYPOTHESES, REFERENCES), character_errors(HYPOTHESES, REFERENCES)
     assert 100 * sum(words, Errors()).rate == pytest.approx(WER)
     assert 100 * sum(characters, Errors()).rate == pytest.approx(CER)
@@ -92,7 +91,7 @@ def definition(a: list[str], b: list[str]) -> int:
     return int(table[-1, -1])
 
 
-def test_an_alignment_worked_by_hand() -> None:
+def test_an_alignment_equals_a_hand_computed_one() -> None:
     assert align(["one", "two", "three"], ["one", "too", "two"]) == [
         Edit("hit", 0, 0),
         Edit("insertion", None, 1),
@@ -101,18 +100,18 @@ def test_an_alignment_worked_by_hand() -> None:
     ]
 
 
-def test_white_space_and_case_count_as_a_reader_counts_them() -> None:
+def test_white_space_is_normalised_and_case_counts() -> None:
     assert sum(character_errors(["  a  b\n"], ["a b"]), Errors()) == Errors(hits=3)
     assert MEASURES["wer"].corpus(["A b"], ["a B"], True).values == {"wer": 0.0}
     assert MEASURES["wer"].corpus(["A b"], ["a B"], False).values == {"wer": 100.0}
 
 
-def test_inserted_words_make_a_rate_above_one_and_no_reference_a_rate_of_one() -> None:
+def test_insertions_can_exceed_a_rate_of_one_and_an_empty_reference_gives_one() -> None:
     assert count_errors(["a", "b", "c"], ["a"]).rate == 2.0
     assert count_errors(["a"], []).rate == 1.0 and count_errors([], []).rate == 0.0
 
 
-def test_statistics_are_resampled_as_the_rate_of_all_words_together() -> None:
+def test_statistics_are_resampled_as_the_rate_over_all_words() -> None:
     for name in ("wer", "cer"):
         rows = [each[name]["error_rate"] for each in MEASURES[name].statistics(HYPOTHESES, REFERENCES, False)]
         whole = MEASURES[name].corpus(HYPOTHESES, REFERENCES, False).values[name]
@@ -123,7 +122,7 @@ def test_statistics_are_resampled_as_the_rate_of_all_words_together() -> None:
         assert VALUES[name] == [] and lower_is_better(f"test.{name}"), "the lowest is best"
 
 
-def test_the_interval_is_that_of_all_resamples() -> None:
+def test_the_interval_equals_that_of_all_resamples() -> None:
     """Two sentences of 1 and 9 words, one wrong and one right: a resample has a rate of 1, 0.1 or 0, with 1/4, 1/2 and
     1/4."""
     errors = [Errors(substitutions=1), Errors(hits=9)]
@@ -138,7 +137,7 @@ def test_a_hundred_thousand_equal_characters_are_aligned_at_once() -> None:
     assert count_errors(text + "x", text + "y") == Errors(substitutions=1, hits=120_000)
 
 
-def test_what_is_no_list_of_sentences_is_refused() -> None:
+def test_inputs_that_are_not_lists_of_sentences_are_rejected() -> None:
     with pytest.raises(UserError, match="hypotheses is one string; give a list of them"):
         word_errors("a b", ["a b"])
     with pytest.raises(UserError, match=r"there must be as many hypotheses \(1\) as references \(2\)"):

@@ -1,4 +1,4 @@
-"""Measures against examples worked out by hand, and against sacrebleu's own interface."""
+"""Measures against hand-computed examples, and against sacrebleu."""
 
 import pytest
 from sacrebleu import BLEU, CHRF
@@ -11,7 +11,7 @@ WANTED = ["the cat sat on a mat .", "a dog barks", "something else"]
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_bleu_and_chrf_are_sacrebleus(lowercase: bool) -> None:
+def test_bleu_and_chrf_equal_sacrebleu(lowercase: bool) -> None:
     bleu = MEASURES["bleu"].corpus(WRITTEN, WANTED, lowercase)
     assert bleu.values == {"bleu": pytest.approx(BLEU(lowercase=lowercase).corpus_score(WRITTEN, [WANTED]).score)}
     chrf = MEASURES["chrf"].corpus(WRITTEN, WANTED, lowercase)
@@ -21,25 +21,28 @@ def test_bleu_and_chrf_are_sacrebleus(lowercase: bool) -> None:
     assert f"nrefs:1|case:{case}|eff:yes|nc:6|nw:0|space:no|version:" in chrf.text
 
 
-def test_exact_match_is_the_share_of_those_that_are_right() -> None:
+def test_exact_match_is_the_fraction_of_correct_texts() -> None:
     assert MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], False).values == {
         "exact_match": pytest.approx(100 / 3)
     }
-    found = MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], True)
-    assert found.values == {"exact_match": pytest.approx(200 / 3)} and found.text == "66.67 % right"
+    measured = MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], True)
+    assert measured.values == {"exact_match": pytest.approx(200 / 3)} and measured.text == "66.67 % right"
 
 
-def test_edits_are_shares_of_what_was_wanted() -> None:
+def test_edits_are_relative_to_the_reference() -> None:
     """One word of three and one of one: 2 of 4; `sat` to `sit` and `x` to `yz`: 3 of 3 + 7 + 2 characters."""
-    found = MEASURES["edit_distance"].corpus(["a cat sat", "x"], ["a cat sit", "yz"], False)
-    assert found.values == {"word_error_rate": pytest.approx(50.0), "character_error_rate": pytest.approx(100 * 3 / 11)}
+    measured = MEASURES["edit_distance"].corpus(["a cat sat", "x"], ["a cat sit", "yz"], False)
+    assert measured.values == {
+        "word_error_rate": pytest.approx(50.0),
+        "character_error_rate": pytest.approx(100 * 3 / 11),
+    }
     assert MEASURES["edit_distance"].corpus(["A B"], ["a b"], True).values["word_error_rate"] == 0
 
 
-def test_rouge_has_its_parts() -> None:
+def test_rouge_values_equal_hand_computed_ones() -> None:
     """Two of three words, one of two pairs of neighbours."""
-    found = MEASURES["rouge"].corpus(["the cat sat"], ["the cat ran"], False)
-    assert found.values == {
+    measured = MEASURES["rouge"].corpus(["the cat sat"], ["the cat ran"], False)
+    assert measured.values == {
         "rouge_1": pytest.approx(200 / 3),
         "rouge_2": pytest.approx(50.0),
         "rouge_l": pytest.approx(200 / 3),
@@ -49,7 +52,7 @@ def test_rouge_has_its_parts() -> None:
 
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_a_sentences_score_is_highest_where_it_is_right(name: str, lowercase: bool) -> None:
+def test_a_correct_sentence_has_the_highest_score(name: str, lowercase: bool) -> None:
     score = MEASURES[name].sentence
     right, near, wrong = (
         score(text, "the old man and the sea", lowercase) for text in ("the old man and the sea", "the old man", "x")
@@ -59,12 +62,12 @@ def test_a_sentences_score_is_highest_where_it_is_right(name: str, lowercase: bo
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_nothing_written_is_a_score_too(name: str) -> None:
-    found = MEASURES[name].corpus(["", ""], ["a word", "b"], False)
-    assert set(found.values.values()) <= {0.0, 100.0}
+def test_empty_texts_have_a_score(name: str) -> None:
+    measured = MEASURES[name].corpus(["", ""], ["a word", "b"], False)
+    assert set(measured.values.values()) <= {0.0, 100.0}
 
 
-def test_every_value_that_may_be_the_best_is_one_that_is_measured() -> None:
+def test_every_value_that_may_select_the_best_checkpoint_is_measured() -> None:
     for name, measure in MEASURES.items():
         assert set(VALUES.get(name, [name])) <= set(measure.corpus(["a"], ["a"], False).values)
     assert TranslationConfig().best in TranslationConfig().measures

@@ -9,19 +9,19 @@ LABELS = ("ground", "road", "tree", "never")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_intersection_over_union_is_that_of_a_loop_over_cells(seed):
+def test_intersection_over_union_equals_a_loop_over_cells(seed):
     draw = np.random.default_rng(seed)
     gold, predicted = draw.integers(-1, 3, 200), draw.integers(0, 3, 200)
-    found = count_overlap(gold, predicted, LABELS)
+    overlap = count_overlap(gold, predicted, LABELS)
     expected = {LABELS[label]: value for label, value in iou(gold.tolist(), predicted.tolist(), len(LABELS)).items()}
-    assert found.by_label == pytest.approx(expected)
-    assert found.mean == pytest.approx(sum(expected.values()) / len(expected))
+    assert overlap.by_label == pytest.approx(expected)
+    assert overlap.mean == pytest.approx(sum(expected.values()) / len(expected))
 
 
-def test_three_cells_worked_by_hand():
-    found = count_overlap(np.array([0, 0, 1]), np.array([0, 1, 1]), LABELS)
-    assert found.by_label == {"ground": 0.5, "road": 0.5} and found.mean == 0.5
-    assert "road                  50.00          1          2" in found.describe()
+def test_intersection_over_union_of_three_cells_by_hand():
+    overlap = count_overlap(np.array([0, 0, 1]), np.array([0, 1, 1]), LABELS)
+    assert overlap.by_label == {"ground": 0.5, "road": 0.5} and overlap.mean == 0.5
+    assert "road                  50.00          1          2" in overlap.describe()
 
 
 def test_counts_of_two_parts_add_to_those_of_both():

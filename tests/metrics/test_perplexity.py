@@ -10,7 +10,7 @@ from clew.metrics.perplexity import Likelihood, perplexity
 likelihoods = st.builds(Likelihood, st.integers(0, 1000), st.integers(1, 1000), st.integers(1, 1000))
 
 
-def test_a_model_of_two_directions_pays_their_mean_and_says_so():
+def test_a_model_of_two_directions_reports_their_mean():
     parts = [
         Likelihood(2.0, 2, 4, {"forward": 1.0, "backward": 3.0}),
         Likelihood(4.0, 1, 4, {"forward": 5.0, "backward": 3.0}),
@@ -23,20 +23,20 @@ def test_a_model_of_two_directions_pays_their_mean_and_says_so():
     assert Likelihood(2.0, 2, 4).losses() == {}
 
 
-def test_a_guess_among_eight_words_of_three_characters():
+def test_guessing_among_eight_words_has_perplexity_eight():
     paid = Likelihood(nats=5 * math.log(8), tokens=5, characters=15)
     assert paid.loss == pytest.approx(math.log(8))
     assert paid.perplexity == pytest.approx(8)
     assert paid.bits_per_character == pytest.approx(1)
 
 
-def test_a_line_says_what_each_number_is_per():
+def test_a_line_states_the_unit_of_each_number():
     paid = Likelihood(nats=5 * math.log(8), tokens=5, characters=15)
     assert paid.describe("word") == "loss 2.0794 nats per word, perplexity 8.00 per word, 1.0000 bits per character"
 
 
 @given(st.lists(likelihoods, min_size=1))
-def test_shares_add_up_to_the_whole(shares):
+def test_parts_add_up_to_the_whole(shares):
     whole = sum(shares, Likelihood())
     assert whole.nats == sum(share.nats for share in shares)
     assert whole.loss == whole.nats / sum(share.tokens for share in shares)

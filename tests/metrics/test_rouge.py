@@ -18,9 +18,9 @@ from clew.metrics.rouge import (
 POLICE = ["police", "killed", "the", "gunman"]
 
 
-def test_the_sentences_of_lins_paper():
-    # Against "police killed the gunman", both share 3 words and the pair "the gunman"; only the longest subsequence
-    # tells them apart.
+def test_the_example_sentences_of_lins_paper_are_reproduced():
+    # Both share 3 words and the pair "the gunman" with "police killed the gunman"; only the longest subsequence
+    # distinguishes them.
     kill, gunman = ["police", "kill", "the", "gunman"], ["the", "gunman", "kill", "police"]
     assert rouge_n(kill, [POLICE], 1) == rouge_n(gunman, [POLICE], 1) == Overlap(3, 4, 4)
     assert rouge_n(kill, [POLICE], 2) == rouge_n(gunman, [POLICE], 2) == Overlap(1, 3, 3)
@@ -30,18 +30,18 @@ def test_the_sentences_of_lins_paper():
 
 def test_precision_and_recall_divide_by_the_candidate_and_the_reference():
     # a a a b against a a c: the two a in both; pairs "a a" twice against once.
-    found = rouge_n(list("aaab"), [list("aac")], 1)
-    assert (found.precision, found.recall, found.f1) == (2 / 4, 2 / 3, 4 / 7)
+    result = rouge_n(list("aaab"), [list("aac")], 1)
+    assert (result.precision, result.recall, result.f1) == (2 / 4, 2 / 3, 4 / 7)
     assert rouge_n(list("aaab"), [list("aac")], 2) == Overlap(1, 3, 2)
 
 
-def test_the_nearest_of_several_references_counts():
+def test_the_best_of_several_references_counts():
     assert rouge_n(POLICE, [["no", "one"], ["police", "killed"], ["the", "police"]], 2) == Overlap(1, 3, 1)
     assert rouge_l(list("abcd"), [list("abcdefgh"), list("abxx")]) == Overlap(4, 4, 8)
 
 
-def test_the_union_of_lins_paper():
-    # w1 w2 lies on the longest subsequence with the first sentence, w1 w3 w5 with the second: 4 of the 5 words.
+def test_the_union_example_of_lins_paper_is_reproduced():
+    # w1 w2 is the longest subsequence with the first sentence, w1 w3 w5 with the second: 4 of the 5 words.
     reference, first, second = (
         ["w1", "w2", "w3", "w4", "w5"],
         ["w1", "w2", "w6", "w7", "w8"],
@@ -52,7 +52,7 @@ def test_the_union_of_lins_paper():
     assert rouge_l_summary([first, second], [[reference]]) == Overlap(4, 10, 5)
 
 
-def test_a_word_of_a_summary_counts_no_more_often_than_either_has_it():
+def test_a_word_counts_at_most_as_often_as_it_occurs_in_both_texts():
     assert rouge_l_summary([["a"]], [[["a"], ["a"]]]) == Overlap(1, 1, 2)
     assert rouge_l_summary([["a"], ["a"]], [[["a"]]]) == Overlap(1, 2, 1)
     assert rouge_l_summary([["a", "b"], ["c"]], [[["c"], ["a", "b"]]]) == Overlap(3, 3, 3)
@@ -66,7 +66,7 @@ def test_texts_are_split_into_lines_and_lower_case_words():
     assert score.describe() == "ROUGE-1 100.00, ROUGE-2 83.33, ROUGE-L 57.14, ROUGE-Lsum 100.00"
 
 
-def test_a_corpus_is_the_mean_of_its_summaries_and_parts_add():
+def test_the_score_of_a_corpus_is_the_mean_of_its_summaries_and_parts_add():
     whole = rouge(["a b", "c"], ["a", ["d", "c"]])
     assert whole.one == MeanOverlap(1 / 2 + 1, 1 + 1, 2 / 3 + 1, 2)
     assert whole.one.precision == 0.75
@@ -75,7 +75,7 @@ def test_a_corpus_is_the_mean_of_its_summaries_and_parts_add():
     assert rouge(["a b"], ["a"]) + rouge(["c"], [["d", "c"]]) == whole == whole + rouge([], [])
 
 
-def test_an_empty_summary_scores_nothing():
+def test_an_empty_summary_scores_zero():
     for score in (rouge([""], ["a"]), rouge(["a"], [""]), rouge([""], [""])):
         assert score.one.f1 == score.two.f1 == score.longest.f1 == score.summary.f1 == 0
         assert score.one.precision == score.one.recall == 0
@@ -93,13 +93,13 @@ words = st.lists(st.sampled_from("abc"), max_size=9)
 
 
 @given(words, words)
-def test_the_longest_common_subsequence_is_that_of_the_table(a, b):
+def test_the_longest_common_subsequence_equals_that_of_the_table(a, b):
     assert common_length(a, b) == longest_common(a, b) == len(common_places(a, b))
     remaining = iter(b)
     assert all(word in remaining for word in (a[place] for place in sorted(common_places(a, b))))
 
 
-def test_mistakes_are_told():
+def test_invalid_inputs_are_rejected():
     with pytest.raises(UserError, match=r"^there must be as many candidates \(1\) as references \(0\)$"):
         rouge(["a"], [])
     with pytest.raises(UserError, match=r"^candidates is one string; give a list of texts$"):

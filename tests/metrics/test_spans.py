@@ -12,8 +12,8 @@ from clew.metrics.strings import Accuracy
 
 ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}
 STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}
-"""What conlleval's endOfChunk and startOfChunk say of two tags of one type. A type of its own ends and starts a phrase
-as well, and so do [ and ], `assumed to have length 1`. S has no rule."""
+"""The rules of conlleval's endOfChunk and startOfChunk for two tags of one type. A different type also ends and starts
+a phrase, and so do [ and ], `assumed to have length 1`. There is no rule for S."""
 
 
 def ends_phrase(before: str, tag: str) -> bool:
@@ -25,8 +25,8 @@ def starts_phrase(before: str, tag: str) -> bool:
 
 
 def word_by_word(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
-    """conlleval's way, which makes no phrases: it goes through the words and remembers whether both sides are in the
-    same one."""
+    """conlleval's algorithm, which builds no phrases: it goes through the words and remembers whether both sides are in
+    the same one."""
     counts, same = [0, 0, 0], False
     before = ["O", "O"]
     for pair in [*zip(gold, predicted, strict=True), ("O", "O")]:
@@ -52,8 +52,8 @@ def counted(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("prefixes", ["BI", "IE"])
-def test_counts_are_those_of_conlleval_on_every_pair_of_short_sentences(prefixes):
-    """IOB1, IOB2 and IOE, and tags that break them: every transition there is."""
+def test_counts_equal_conlleval_on_every_pair_of_short_sentences(prefixes):
+    """IOB1, IOB2 and IOE, and tags that violate them: all transitions."""
     tags = ["O", *(f"{prefix}-{label}" for prefix in prefixes for label in "XY")]
     sentences = [list(sentence) for sentence in product(tags, repeat=3)]
     for gold in sentences:
@@ -62,7 +62,7 @@ def test_counts_are_those_of_conlleval_on_every_pair_of_short_sentences(prefixes
 
 
 @given(st.lists(st.tuples(*[st.sampled_from(["O", "B-X", "I-X", "B-Y", "I-Y", "B", "I"])] * 2), max_size=12))
-def test_counts_are_those_of_conlleval_on_longer_ones(pairs):
+def test_counts_equal_conlleval_on_longer_sentences(pairs):
     gold, predicted = [a for a, _ in pairs], [b for _, b in pairs]
     assert counted(gold, predicted) == word_by_word(gold, predicted)
 
@@ -70,26 +70,25 @@ def test_counts_are_those_of_conlleval_on_longer_ones(pairs):
 BIOES = ["O", *(f"{prefix}-{label}" for prefix in "BIES" for label in "XY")]
 
 
-def test_two_tags_are_parted_where_conlleval_parts_them_but_for_s_and_e_before_b():
-    """Of all transitions between tags of one label these alone are read in another way; conlleval has no rule for any
-    of them."""
-    other = {
+def test_two_tags_are_separated_like_in_conlleval_except_around_s_and_e_before_b():
+    """Of all transitions between tags of one label, only these are read differently; conlleval has no rule for them."""
+    disagreeing = {
         f"{before[0]}{tag[0]}"
         for before, tag in product(BIOES, BIOES)
         if "O" not in (before, tag) and (len(tag_spans([before, tag])) == 2) != starts_phrase(before, tag)
     }
-    assert other == {"EB", "ES", "BS", "IS", "SB", "SI", "SE", "SS"}
+    assert disagreeing == {"EB", "ES", "BS", "IS", "SB", "SI", "SE", "SS"}
 
 
-def test_bioes_compares_with_conlleval_once_it_is_iob2():
-    """Well-formed BIOES, all of up to four words."""
+def test_bioes_equals_conlleval_after_conversion_to_iob2():
+    """All well-formed BIOES sequences of up to four words."""
     sentences = [
         list(tags)
         for length in range(1, 5)
         for tags in product(BIOES, repeat=length)
         if find_tag_fault(tags, "bioes") is None
     ]
-    other = 0
+    num_other = 0
     for tags in sentences:
         plain = convert_tags(tags, "iob2")
         num = len(tag_spans(tags))
@@ -98,14 +97,14 @@ def test_bioes_compares_with_conlleval_once_it_is_iob2():
         assert (word_by_word(tags, tags) != (num, num, num)) == neighbours, (
             "as they stand it takes neighbours of one label for one phrase"
         )
-        other += neighbours
-    assert 0 < other < len(sentences)
+        num_other += neighbours
+    assert 0 < num_other < len(sentences)
     assert word_by_word(["S-X", "S-X"], ["S-X", "S-X"]) == (1, 1, 1)
     assert word_by_word(["B-X", "E-X", "B-X", "E-X"], ["B-X", "E-X", "B-X", "E-X"]) == (1, 1, 1)
 
 
-def test_conllevals_brackets_are_of_no_scheme_here():
-    """To conlleval each is a phrase of one word."""
+def test_conllevals_bracket_tags_are_rejected():
+    """In conlleval each is a phrase of one word."""
     assert word_by_word(["[-X", "]-X", "O"], ["[-X", "]-X", "O"]) == (2, 2, 2)
     for tag in ("[-X", "]-X"):
         with pytest.raises(
@@ -114,7 +113,7 @@ def test_conllevals_brackets_are_of_no_scheme_here():
             score_spans([[tag]], [["O"]])
 
 
-def test_the_output_that_conlleval_is_documented_with():
+def test_the_documented_output_of_conlleval_is_reproduced():
     """CoNLL-2000: 961 tokens with 459 phrases; found 539; correct 371; accuracy 84.08, precision 68.83, recall 80.83,
     FB1 74.35."""
     score = SpanScore({"all": Agreement(459, 539, 371)}, Accuracy(808, 961))
@@ -124,12 +123,12 @@ def test_the_output_that_conlleval_is_documented_with():
     ]
 
 
-def test_a_sentence_by_hand():
-    """Of three people one is found, one is cut short and one is called a place, which is also found where nothing
-    is."""
+def test_counts_of_a_sentence_equal_hand_computed_ones():
+    """Of three people one is found, one is truncated and one is labelled as a place; another place is predicted where
+    nothing is."""
     gold = "B-PER I-PER O B-PER B-PER O O".split()  # noqa: SIM905
-    found = "I-PER O O B-PER B-LOC O I-LOC".split()  # noqa: SIM905
-    score = score_spans([gold], [found])
+    predicted = "I-PER O O B-PER B-LOC O I-LOC".split()  # noqa: SIM905
+    score = score_spans([gold], [predicted])
     assert score.labels == {"LOC": Agreement(0, 2, 0), "PER": Agreement(3, 2, 1)}
     assert (score.precision, score.recall, score.f1, score.accuracy) == (0.25, 1 / 3, 2 / 7, 3 / 7)
     assert score.describe() == (
@@ -140,12 +139,12 @@ def test_a_sentence_by_hand():
     )
 
 
-def test_nothing_but_o_has_an_accuracy_and_no_f1():
+def test_sentences_of_only_o_have_an_accuracy_and_no_f1():
     score = score_spans([["O", "O"]], [["O", "O"]])
     assert (score.f1, score.precision, score.recall, score.accuracy) == (0, 0, 0, 1)
 
 
-def test_a_phrase_does_not_go_on_in_the_next_sentence():
+def test_a_phrase_does_not_continue_in_the_next_sentence():
     assert score_spans([["B-X"], ["I-X"]], [["B-X"], ["I-X"]]).total == Agreement(2, 2, 2)
 
 
@@ -153,16 +152,16 @@ def test_schemes_may_differ():
     assert score_spans([["I-X", "I-X", "B-X"]], [["B-X", "E-X", "S-X"]]).total == Agreement(2, 2, 2)
 
 
-def test_sentences_add_and_have_an_interval():
+def test_sentences_add_up_and_have_an_interval():
     gold = [["B-X", "O"], ["B-Y", "I-Y"]] * 20
-    found = [["B-X", "O"], ["B-Y", "O"]] * 20
-    parts = score_sentences(gold, found)
-    assert sum(parts, SpanScore()) == score_spans(gold, found)
+    predicted = [["B-X", "O"], ["B-Y", "O"]] * 20
+    parts = score_sentences(gold, predicted)
+    assert sum(parts, SpanScore()) == score_spans(gold, predicted)
     low, high = f1_interval([part.total for part in parts])
     assert low < 0.5 < high and high - low < 0.4
 
 
-def test_unequal_sentences_are_refused():
+def test_sentences_of_unequal_length_are_rejected():
     with pytest.raises(UserError, match="sentence 2 has 1 gold tags and 2 predicted ones; each word needs one of each"):
         score_spans([["O"], ["O"]], [["O"], ["O", "O"]])
     with pytest.raises(UserError, match="there must be as many hypotheses"):

@@ -1,4 +1,5 @@
-"""Formulas against the metrics that they stand for, and tests against all resamples and all swaps there are."""
+"""Formulas against the metrics that they represent, and significance tests against enumeration of all resamples and
+swaps."""
 
 import itertools
 import math
@@ -31,21 +32,21 @@ sentences = st.lists(st.sampled_from(["a", "b", "C", "dog", "."]), max_size=9).m
 
 
 @given(st.lists(st.tuples(sentences, sentences), min_size=1, max_size=6))
-def test_the_score_of_the_sums_is_sacrebleus_corpus_score(pairs: list[tuple[str, str]]) -> None:
-    written, wanted = map(list, zip(*pairs, strict=True))
+def test_the_score_of_the_sums_equals_sacrebleus_corpus_score(pairs: list[tuple[str, str]]) -> None:
+    texts, references = map(list, zip(*pairs, strict=True))
     metrics = {"bleu": sacrebleu.BLEU(force=True), "chrf": sacrebleu.CHRF(), "ter": sacrebleu.TER(case_sensitive=True)}
     for name, metric in metrics.items():
-        rows = [each[name][name] for each in MEASURES[name].statistics(written, wanted, False)]
-        assert score(name, rows) == pytest.approx(metric.corpus_score(written, [wanted]).score, abs=1e-9)
+        rows = [each[name][name] for each in MEASURES[name].statistics(texts, references, False)]
+        assert score(name, rows) == pytest.approx(metric.corpus_score(texts, [references]).score, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_statistics_of_sentences_give_what_the_corpus_scores(name: str) -> None:
-    written = ["the cat sat on the mat .", "A dog barks", "nothing", ""]
-    wanted = ["the cat sat on a mat .", "a dog barks", "something else", "a word"]
+def test_statistics_of_sentences_give_the_corpus_score(name: str) -> None:
+    texts = ["the cat sat on the mat .", "A dog barks", "nothing", ""]
+    references = ["the cat sat on a mat .", "a dog barks", "something else", "a word"]
     for lowercase in (False, True):
-        each = MEASURES[name].statistics(written, wanted, lowercase)
-        for measure, value in MEASURES[name].corpus(written, wanted, lowercase).values.items():
+        each = MEASURES[name].statistics(texts, references, lowercase)
+        for measure, value in MEASURES[name].corpus(texts, references, lowercase).values.items():
             (formula,) = each[0][measure]
             assert score(formula, [statistics[measure][formula] for statistics in each]) == pytest.approx(value), (
                 measure
@@ -57,26 +58,26 @@ labels = st.sampled_from(["good", "bad", "odd"])
 
 @given(st.lists(st.tuples(labels, labels), min_size=1, max_size=12))
 def test_statistics_of_labels_give_accuracy_macro_f1_and_matthews(pairs: list[tuple[str, str]]) -> None:
-    gold, told = map(list, zip(*pairs, strict=True))
-    confusion = count_confusion(gold, told, ["bad", "good", "odd"])
+    gold, predicted = map(list, zip(*pairs, strict=True))
+    confusion = count_confusion(gold, predicted, ["bad", "good", "odd"])
     each = [one_label_statistics(a, b, "good") for a, b in pairs]
     for measure in ("accuracy", "macro_f1", "matthews", "f1"):
         (formula,) = each[0][measure]
-        found = score(formula, [statistics[measure][formula] for statistics in each])
-        assert found == pytest.approx(100 * confusion.value(measure, "good" if measure == "f1" else None), abs=1e-9), (
+        actual = score(formula, [statistics[measure][formula] for statistics in each])
+        assert actual == pytest.approx(100 * confusion.value(measure, "good" if measure == "f1" else None), abs=1e-9), (
             measure
         )
 
 
 @given(st.lists(st.tuples(st.sets(labels), st.sets(labels)), min_size=1, max_size=8))
 def test_statistics_of_label_sets_give_their_scores(pairs: list[tuple[set[str], set[str]]]) -> None:
-    gold, told = map(list, zip(*pairs, strict=True))
-    sets = count_label_sets(gold, told, ["bad", "good", "odd"])
+    gold, predicted = map(list, zip(*pairs, strict=True))
+    sets = count_label_sets(gold, predicted, ["bad", "good", "odd"])
     each = [label_set_statistics(sorted(a), sorted(b), 3) for a, b in pairs]
     for measure in ("micro_f1", "macro_f1", "exact_match", "accuracy"):
         (formula,) = each[0][measure]
-        found = score(formula, [statistics[measure][formula] for statistics in each])
-        assert found == pytest.approx(100 * getattr(sets, measure), abs=1e-9), measure
+        actual = score(formula, [statistics[measure][formula] for statistics in each])
+        assert actual == pytest.approx(100 * getattr(sets, measure), abs=1e-9), measure
 
 
 def test_statistics_of_answers_give_their_calibration_error() -> None:
@@ -87,18 +88,18 @@ def test_statistics_of_answers_give_their_calibration_error() -> None:
             self.label, self.labels, self.id = label, (label,), label
 
     examples = [Example("a"), Example("b"), Example("a")]
-    found = [{"labels": ["a"], "probabilities": [p, 1 - p]} for p in (0.9, 0.8, 0.62)]
-    each = answer.statistics(examples, found)
+    predictions = [{"labels": ["a"], "probabilities": [p, 1 - p]} for p in (0.9, 0.8, 0.62)]
+    each = answer.statistics(examples, predictions)
     error = score("calibration", [statistics["calibration_error"]["calibration"] for statistics in each])
-    assert error == pytest.approx(100 * calibration(*answer.calibration_data(examples, found)).expected_error)
+    assert error == pytest.approx(100 * calibration(*answer.calibration_data(examples, predictions)).expected_error)
     assert error == pytest.approx(100 * (0.1 + 0.8 + 0.38) / 3)
 
 
 def test_statistics_of_tags_give_the_f1_of_phrases() -> None:
     gold = [["B-PER", "I-PER", "O"], ["O", "B-LOC"], ["B-PER", "O"]]
-    told = [["B-PER", "I-PER", "O"], ["B-LOC", "B-LOC"], ["O", "O"]]
-    each = [tag_statistics(a, b, phrases=True) for a, b in zip(gold, told, strict=True)]
-    spans = score_spans(gold, told)
+    predicted = [["B-PER", "I-PER", "O"], ["B-LOC", "B-LOC"], ["O", "O"]]
+    each = [tag_statistics(a, b, phrases=True) for a, b in zip(gold, predicted, strict=True)]
+    spans = score_spans(gold, predicted)
     for measure, value in {
         "f1": spans.f1,
         "precision": spans.precision,
@@ -109,11 +110,11 @@ def test_statistics_of_tags_give_the_f1_of_phrases() -> None:
         assert score(formula, [statistics[measure][formula] for statistics in each]) == pytest.approx(100 * value)
 
 
-def test_numbers_losses_and_roots() -> None:
-    gold, told = [1.0, 2.0, 4.0, 3.0], [0.5, 2.5, 2.0, 9.0]
-    pairs = list(zip(gold, told, strict=True))
-    assert score("pearson", pairs) == pytest.approx(100 * pearson(gold, told))
-    assert score("spearman", pairs) == pytest.approx(100 * spearman(gold, told))
+def test_formulas_of_numbers_losses_and_roots_equal_their_definitions() -> None:
+    gold, predicted = [1.0, 2.0, 4.0, 3.0], [0.5, 2.5, 2.0, 9.0]
+    pairs = list(zip(gold, predicted, strict=True))
+    assert score("pearson", pairs) == pytest.approx(100 * pearson(gold, predicted))
+    assert score("spearman", pairs) == pytest.approx(100 * spearman(gold, predicted))
     assert score("root", [(9.0, 1), (16.0, 1)]) == pytest.approx(math.sqrt(12.5))
     assert score("mean", [(6.0, 2), (3.0, 4)]) == pytest.approx(1.5), "per token, and not a mean of sentences' means"
     assert score("perplexity", [(6.0, 2), (3.0, 4)]) == pytest.approx(math.exp(1.5))
@@ -121,7 +122,7 @@ def test_numbers_losses_and_roots() -> None:
 
 A = np.array([[2.0, 3.0, 2.0], [4.0, 1.0, 1.0], [1.0, 1.0, 0.0], [3.0, 5.0, 2.0]])
 B = np.array([[2.0, 1.0, 1.0], [4.0, 4.0, 2.0], [1.0, 2.0, 1.0], [3.0, 2.0, 0.0]])
-"""Gold, predicted and matched of two systems on four sentences."""
+"""Counts of gold, predicted and matched items of two systems on four sentences."""
 
 
 def f1_of(rows: np.ndarray) -> float:
@@ -129,65 +130,69 @@ def f1_of(rows: np.ndarray) -> float:
     return 200 * matched / (gold + predicted)
 
 
-def test_a_corpus_bootstrap_is_that_of_all_resamples() -> None:
+def test_a_corpus_bootstrap_equals_that_of_all_resamples() -> None:
     """Within five standard errors of 40,000 draws."""
     resamples = [list(chosen) for chosen in itertools.product(range(4), repeat=4)]
     differences = [f1_of(A[chosen]) - f1_of(B[chosen]) for chosen in resamples]
     observed = f1_of(A) - f1_of(B)
     exact = fmean(difference * np.sign(observed) <= 1e-9 for difference in differences)
-    found = paired_score_bootstrap([A], [B], FORMULAS["f1"], samples=40_000)
-    assert found.difference == pytest.approx(observed)
-    assert found.p == pytest.approx(min(1.0, 2 * exact), abs=2 * 5 * math.sqrt(exact * (1 - exact) / 40_000) + 1e-4)
-    assert found.interval == pytest.approx(np.quantile(differences, [0.025, 0.975]), abs=0.5)
+    comparison = paired_score_bootstrap([A], [B], FORMULAS["f1"], samples=40_000)
+    assert comparison.difference == pytest.approx(observed)
+    assert comparison.p == pytest.approx(
+        min(1.0, 2 * exact), abs=2 * 5 * math.sqrt(exact * (1 - exact) / 40_000) + 1e-4
+    )
+    assert comparison.interval == pytest.approx(np.quantile(differences, [0.025, 0.975]), abs=0.5)
 
 
-def test_randomisation_is_that_of_all_swaps() -> None:
+def test_randomisation_equals_that_of_all_swaps() -> None:
     """Within five standard errors of 40,000 draws."""
     observed, differences = abs(f1_of(A) - f1_of(B)), []
     for stays in itertools.product([True, False], repeat=4):
-        kept = np.array(stays)[:, None]
-        differences.append(abs(f1_of(np.where(kept, A, B)) - f1_of(np.where(kept, B, A))))
+        is_kept = np.array(stays)[:, None]
+        differences.append(abs(f1_of(np.where(is_kept, A, B)) - f1_of(np.where(is_kept, B, A))))
     exact = fmean(difference >= observed - 1e-9 for difference in differences)
-    found = approximate_randomisation([A], [B], FORMULAS["f1"], samples=40_000)
-    assert 0.1 < exact < 1 and found == pytest.approx(exact, abs=5 * math.sqrt(exact * (1 - exact) / 40_000) + 1e-4)
+    comparison = approximate_randomisation([A], [B], FORMULAS["f1"], samples=40_000)
+    assert 0.1 < exact < 1 and comparison == pytest.approx(
+        exact, abs=5 * math.sqrt(exact * (1 - exact) / 40_000) + 1e-4
+    )
 
 
-def test_a_mean_is_resampled_as_a_mean() -> None:
+def test_a_mean_is_resampled_like_in_the_paired_bootstrap() -> None:
     first, second = [0.3, 0.9, 0.4, 0.8, 0.5], [0.2, 0.7, 0.6, 0.1, 0.5]
     one, two = tabulated([[(value, 1.0) for value in values] for values in (first, second)])
-    found, expected = (
+    actual, expected = (
         paired_score_bootstrap([one], [two], FORMULAS["mean"], samples=40_000),
         paired_bootstrap(first, second, samples=40_000),
     )
-    assert found.difference == pytest.approx(expected.difference)
-    assert found.p == pytest.approx(expected.p, abs=0.02) and found.interval == pytest.approx(
+    assert actual.difference == pytest.approx(expected.difference)
+    assert actual.p == pytest.approx(expected.p, abs=0.02) and actual.interval == pytest.approx(
         expected.interval, abs=0.02
     )
 
 
-def test_equal_systems_do_not_differ_by_either_test() -> None:
+def test_equal_systems_do_not_differ_in_both_tests() -> None:
     assert paired_score_bootstrap([A], [A], FORMULAS["f1"]).p == 1.0
     assert approximate_randomisation([A], [A], FORMULAS["f1"]) == 1.0
 
 
 def test_a_system_of_several_runs_scores_their_mean() -> None:
-    """Each run as often as the others of its system, also where the systems have different numbers of them."""
-    found = paired_score_bootstrap([A, B], [B], FORMULAS["f1"], samples=2000)
-    assert found.difference == pytest.approx((f1_of(A) - f1_of(B)) / 2)
-    assert found.p == paired_score_bootstrap([A], [B], FORMULAS["f1"], samples=2000).p, (
+    """Each run has equal weight within its system, also if the systems have different numbers of runs."""
+    comparison = paired_score_bootstrap([A, B], [B], FORMULAS["f1"], samples=2000)
+    assert comparison.difference == pytest.approx((f1_of(A) - f1_of(B)) / 2)
+    assert comparison.p == paired_score_bootstrap([A], [B], FORMULAS["f1"], samples=2000).p, (
         "half the difference, on the same resamples"
     )
     single = approximate_randomisation([A], [B], FORMULAS["f1"], samples=2000)
     assert approximate_randomisation([A, A], [B, B, B], FORMULAS["f1"], samples=2000) == single
 
 
-def test_labels_that_one_system_alone_told_have_columns_in_both() -> None:
+def test_labels_predicted_by_only_one_system_have_columns_in_both() -> None:
     one, two = tabulated([[{"a": [1, 1, 1]}, {}], [{"a": [1, 0, 0], "b": [0, 1, 0]}, {}]])
     assert one.tolist() == [[1, 1, 1, 0, 0, 0], [0] * 6] and two.tolist() == [[1, 0, 0, 0, 1, 0], [0] * 6]
     assert score("macro_f1", [{}, {}]) == 0.0
 
 
-def test_the_interval_of_a_metric_is_its_own_and_not_of_a_mean_of_sentences() -> None:
+def test_the_interval_of_a_metric_is_not_that_of_a_mean_of_sentences() -> None:
     parts = [Agreement(9, 9, 9), Agreement(1, 1, 0), Agreement(1, 1, 0), Agreement(2, 3, 1)] * 10
     rows = [(part.gold, part.predicted, part.matched) for part in parts]
     low, high = metric_interval("f1", rows)
@@ -197,7 +202,7 @@ def test_the_interval_of_a_metric_is_its_own_and_not_of_a_mean_of_sentences() ->
     )
 
 
-def test_what_is_no_statistic_is_refused() -> None:
+def test_invalid_statistics_are_rejected() -> None:
     with pytest.raises(UserError, match="unknown formula 'f2'; did you mean 'f1'"):
         score("f2", [(1, 1, 1)])
     with pytest.raises(

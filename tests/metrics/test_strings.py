@@ -39,7 +39,7 @@ def distance_by_table(a, b):
         ("ab", "ba", 2),
     ],
 )
-def test_edits_counted_by_hand(a, b, distance):
+def test_edits_equal_hand_counted_ones(a, b, distance):
     assert edit_distance(a, b) == distance == edit_distance(list(b), list(a))
 
 
@@ -47,30 +47,30 @@ units = st.lists(st.integers(0, 3), max_size=80)
 
 
 @given(units, units)
-def test_a_distance_is_that_of_the_table(a, b):
+def test_a_distance_equals_that_of_the_table(a, b):
     assert edit_distance(a, b) == distance_by_table(a, b)
 
 
-def test_lines_of_ten_thousand_words():
+def test_lines_of_ten_thousand_words_can_be_compared():
     words = [random.Random(0).randrange(5000) for _ in range(10_000)]
     changed = ["new" if i % 100 == 7 else word for i, word in enumerate(words) if i % 100 != 50]
     assert edit_distance(words, changed) == 200
 
 
-def test_error_rates_are_edits_of_the_references_units():
+def test_error_rates_are_relative_to_the_references_units():
     assert word_error_rate(["the cat  sat", "a"], ["the bat sat down", "a b"]) == ErrorRate(3, 6)
     assert character_error_rate(["ab c"], ["abc"]) == ErrorRate(1, 3)
     assert error_rate([[1, 2]], [[2]]) + ErrorRate(1, 1) == ErrorRate(2, 2)
     assert word_error_rate(["a b c"], ["d"]).value == 3
 
 
-def test_exact_matches_add():
-    found = exact_match(["a", "b "], ["a", "b"]) + exact_match([["x"]], [["x"]])
-    assert found == Accuracy(2, 3)
-    assert found.value == pytest.approx(2 / 3)
+def test_exact_matches_add_up():
+    matches = exact_match(["a", "b "], ["a", "b"]) + exact_match([["x"]], [["x"]])
+    assert matches == Accuracy(2, 3)
+    assert matches.value == pytest.approx(2 / 3)
 
 
-def test_alignments_are_right_where_the_largest_weight_is():
+def test_an_alignment_is_correct_if_the_largest_weight_is():
     weights = torch.tensor(
         [[[0.1, 0.7, 0.2], [0.5, 0.5, 0.0], [0.3, 0.3, 0.4]], [[0.0, 0.0, 1.0], [0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]]
     )
@@ -80,7 +80,7 @@ def test_alignments_are_right_where_the_largest_weight_is():
     assert alignment_accuracy(weights, places, mask) == Accuracy(3, 3)
 
 
-def test_mistakes_are_told():
+def test_invalid_inputs_are_rejected():
     for measure in (exact_match, word_error_rate, character_error_rate, error_rate):
         with pytest.raises(UserError, match=r"^there must be as many hypotheses \(1\) as references \(0\)$"):
             measure(["a"], [])

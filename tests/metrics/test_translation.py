@@ -11,7 +11,7 @@ from clew.metrics.translation import Bleu, Chrf, Ter, bleu, chrf, sentence_bleu,
 VERSION = f"version:{sacrebleu.__version__}"
 
 
-def test_the_bleu_of_one_sentence():
+def test_the_bleu_of_one_sentence_equals_a_hand_computed_one():
     # the cat sat on the mat / the cat is on the mat: 5 of 6 words, 3 of 5 pairs, 1 of 4 triples, 0 of 3 fours (counted
     # as 1/2 of one).
     score = bleu(["the cat sat on the mat"], ["the cat is on the mat"])
@@ -20,14 +20,14 @@ def test_the_bleu_of_one_sentence():
     assert score.describe() == f"BLEU 37.99 (nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{VERSION})"
 
 
-def test_too_short_a_translation_pays():
+def test_too_short_translations_are_penalised():
     score = bleu(["a b c d"], ["a b c d e f"], tokenizer="none")
     assert score.score == pytest.approx(100 * math.exp(1 - 6 / 4))
     assert score.length_ratio == pytest.approx(4 / 6)
     assert Bleu().length_ratio == 0
 
 
-def test_case_and_tokenizers_are_options_and_told():
+def test_case_and_tokenizers_are_options_and_reported():
     assert (
         bleu(["A b c d"], ["a b c d"]).score
         < bleu(["A b c d"], ["a b c d"], lowercase=True).score
@@ -42,14 +42,14 @@ def test_case_and_tokenizers_are_options_and_told():
     )
 
 
-def test_several_references_are_one_richer_one_for_bleu_and_the_best_for_chrf():
+def test_several_references_are_merged_for_bleu_and_the_best_counts_for_chrf():
     assert bleu(["a b c d"], [["a b x x", "x x c d"]], tokenizer="none").counts == (4, 4, 4, 2, 0, 0, 4, 3, 2, 1)
     assert chrf(["abc"], [["xyz", "abc"]]).score == pytest.approx(100)
     mixed = bleu(["a", "b"], [["a", "b"], "b"])
     assert "nrefs:var" in mixed.signature
 
 
-def test_the_chrf_of_one_word():
+def test_the_chrf_of_one_word_equals_a_hand_computed_one():
     # cat / car: 2 of 3 letters, 1 of 2 pairs, 0 of 1 triple, nothing longer; precision and recall are the same.
     score = chrf(["cat"], ["car"])
     assert score.score == pytest.approx(100 * (2 / 3 + 1 / 2 + 0) / 3)
@@ -61,9 +61,9 @@ def test_the_chrf_of_one_word():
     )
 
 
-def test_sentences_have_scores_of_their_own():
-    # Three words have no four in a row, so that order is left out; 2 of 3 words, 1 of 2 pairs, 0 of 1 triple (counted
-    # as 1/2 of one).
+def test_sentences_have_their_own_scores():
+    # Three words have no 4-grams, so that order is left out; 2 of 3 words, 1 of 2 pairs, 0 of 1 triple (counted as
+    # 1/2 of one).
     assert sentence_bleu("a b x", "a b c", tokenizer="none") == pytest.approx(100 * (2 / 3 * 1 / 2 * 1 / 2) ** (1 / 3))
     assert sentence_bleu("A b", ["c", "a b"], tokenizer="none", lowercase=True) == pytest.approx(100)
     assert sentence_chrf("cat", "car") == pytest.approx(700 / 18)
@@ -75,7 +75,7 @@ sentences = st.lists(
 
 
 @given(st.data(), sentences, st.booleans())
-def test_parts_add_up_to_what_sacrebleu_says_of_the_whole(data, hypotheses, lowercase):
+def test_parts_add_up_to_sacrebleus_score_of_the_whole(data, hypotheses, lowercase):
     references = [
         data.draw(st.lists(st.sampled_from(["a b C.", "the dog", "dog"]), min_size=1, max_size=2)) for _ in hypotheses
     ]
@@ -99,13 +99,13 @@ def test_a_shifted_phrase_is_one_edit():
     """The example of Snover et al. 2006: `this week` is shifted, two words are substituted and one is inserted."""
     reference = "SAUDI ARABIA denied THIS WEEK information published in the AMERICAN new york times"
     hypothesis = "THIS WEEK THE SAUDIS denied information published in the new york times"
-    found = ter([hypothesis], [reference])
-    assert found.counts == (4, 13)
-    assert found.score == pytest.approx(100 * 4 / 13)
-    assert found.describe() == f"TER 30.77 (nrefs:1|case:mixed|tok:tercom|norm:no|punct:yes|asian:no|{VERSION})"
+    result = ter([hypothesis], [reference])
+    assert result.counts == (4, 13)
+    assert result.score == pytest.approx(100 * 4 / 13)
+    assert result.describe() == f"TER 30.77 (nrefs:1|case:mixed|tok:tercom|norm:no|punct:yes|asian:no|{VERSION})"
 
 
-def test_ter_counts_what_is_missing_and_too_much():
+def test_ter_counts_deletions_and_insertions():
     assert ter(["a b c"], ["a b c"]).score == 0
     assert ter([""], ["a b"]).score == 100 and ter(["a"], [""]).score == 100 and ter([""], [""]).score == 0
     assert ter(["a b c d"], ["a"]).score == 300, "more edits than words"
@@ -127,7 +127,7 @@ marked = st.lists(st.sampled_from(["a", "b", "C", "dog,", "it's", "&amp;", "çŒ«ã
     st.booleans(),
     st.booleans(),
 )
-def test_ter_is_sacrebleus_with_every_option(pairs, lowercase, normalized, punctuation, asian):
+def test_ter_equals_sacrebleu_with_every_option(pairs, lowercase, normalized, punctuation, asian):
     asian = asian and (normalized or not punctuation)
     hypotheses, references = map(list, zip(*pairs, strict=True))
     options = {"lowercase": lowercase, "normalized": normalized, "punctuation": punctuation, "asian": asian}
@@ -140,7 +140,7 @@ def test_ter_is_sacrebleus_with_every_option(pairs, lowercase, normalized, punct
     assert whole.signature == str(metric.get_signature())
 
 
-def test_scores_of_different_kinds_do_not_add():
+def test_scores_of_different_kinds_cannot_be_added():
     with pytest.raises(UserError) as caught:
         bleu(["a"], ["a"]) + bleu(["a"], [["a", "b"]], lowercase=True)
     assert str(caught.value) == (
@@ -149,7 +149,7 @@ def test_scores_of_different_kinds_do_not_add():
     )
 
 
-def test_mistakes_are_told():
+def test_invalid_inputs_are_rejected():
     with pytest.raises(UserError, match=r"^there must be as many hypotheses \(1\) as references \(2\)$"):
         bleu(["a"], ["a", "b"])
     with pytest.raises(UserError, match=r"^hypotheses is one string; give a list of sentences$"):

@@ -22,5 +22,5 @@ def test_a_measure_has_its_unit_by_its_name(measure: str, unit: str) -> None:
     assert unit_of(measure) == unit and with_unit(measure) == (f"{measure} ({unit})" if unit else measure)
 
 
-def test_the_loss_of_a_run_that_learns_numbers_is_no_number_of_nats() -> None:
+def test_the_loss_of_a_run_that_learns_numbers_is_not_in_nats() -> None:
     assert unit_of("valid.loss", ["valid.pearson", "valid.error"]) == ""
