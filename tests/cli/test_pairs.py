@@ -92,7 +92,7 @@ def test_tables_without_pairs_are_rejected_with_file_and_line(
 
 
 def test_skipped_lines_are_reported_and_the_rest_is_used(clew: Clew) -> None:
-    """A byte order mark, CRLF, an empty line on both sides, one on one side, and a line of ten thousand words."""
+    """The files have a byte order mark, CRLF, lines empty on one or both sides, and a line of ten thousand words."""
     words = [f"w{n}" for n in range(30)]
     write(
         "train.de", "\ufeff" + "".join(f"{word} x\r\n" for word in words) + "\r\n" + "\r\n" + "long " * 10_000 + "\r\n"

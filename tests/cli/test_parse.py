@@ -1,4 +1,4 @@
-"""`clew parse` and the treebanks that parsers are trained on, through the command."""
+"""`clew parse`, and training of parsers on treebanks from the command line."""
 
 import json
 import re

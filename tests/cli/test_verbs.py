@@ -39,8 +39,8 @@ def test_training_writes_a_run_and_suggests_the_next_command(clew: Clew, tmp_pat
 
 
 def test_options_may_stand_between_settings(clew: Clew, tmp_path: Path) -> None:
-    first, *others = lstm_settings(tmp_path, steps=2)
-    assert clew("train", "text-lstm", first, "--out", "run", *others).status == 0
+    first, *rest = lstm_settings(tmp_path, steps=2)
+    assert clew("train", "text-lstm", first, "--out", "run", *rest).status == 0
     assert clew("generate", "run", "--max-new", "3", "the", "--method", "greedy", "she").out.startswith("--- 1\nthe")
 
 

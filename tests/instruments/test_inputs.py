@@ -329,7 +329,7 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(
                 " occlude=replace"
             ),
         ),
-        ("node_labelling", "Ada sees", {}, "the words have no heads, so there is no graph; give CoNLL-U with HEAD"),
+        ("node_labelling", "Ada sees", {}, "the words have no heads, so there is no graph; fill in HEAD"),
         ("node_labelling", dependencies(1), {"place": 9}, "there is no word 9; the sentence has"),
         ("captioning", "", {}, "there is no picture to read; name a file"),
     ],

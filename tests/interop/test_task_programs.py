@@ -39,7 +39,7 @@ def test_a_tree_classifier_is_rejected_with_the_reason() -> None:
     with pytest.raises(
         UserError,
         match="^runs/trees: a tree classifier cannot be exported, because every tree has a different structure"
-        "; label with",
+        r"; classify with `run\.classify_trees\(\.\.\.\)`",
     ):
         programs_of(run)
 

@@ -156,7 +156,7 @@ def test_two_captioners_are_compared_on_cider() -> None:
         measure_captions(texts, references, ("cider",), tokenized=True)
         for texts in (WRITTEN, [text[0] for text in references])
     ]
-    first, second = tabulated([[each["cider"]["mean"] for each in found.statistics] for found in systems])
+    first, second = tabulated([[each["cider"]["mean"] for each in system.statistics] for system in systems])
     paired = paired_score_bootstrap([second], [first], FORMULAS["mean"], samples=500)
     assert paired.difference == pytest.approx(systems[1].measured.values["cider"] - systems[0].measured.values["cider"])
     assert paired.difference > 0 and paired.p < 0.05

@@ -158,8 +158,8 @@ def test_a_classifier_and_its_source_run_read_two_texts_jointly(sources: dict[st
     first, second = reader.encode([["the", "ball"], ["door"]])
     joined = reader.joined(first, second)
     assert joined.context is not None
-    seen = [reader.context.tokenizer.token(joined.context.tokens[start]) for start in joined.context.starts]
-    assert seen == ["the", "ball", "<eos>", "door"] and len(joined.tokens) == 4
+    words_read = [reader.context.tokenizer.token(joined.context.tokens[start]) for start in joined.context.starts]
+    assert words_read == ["the", "ball", "<eos>", "door"] and len(joined.tokens) == 4
     assert run.task.classify([("ball is red", "the ball")])[0].labels[0] in ("yes", "no")
 
 

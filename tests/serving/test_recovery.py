@@ -105,10 +105,10 @@ def test_a_panicking_request_does_not_affect_others_in_its_batch(
 ) -> None:
     service, original = Service([small_run("classifier")], worker, wait=0.05), Classifier.classify
 
-    def attacked(self: Classifier, texts: Any, *given: Any, **options: Any) -> Any:
+    def attacked(self: Classifier, texts: Any, *arguments: Any, **options: Any) -> Any:
         if "attack" in str(texts):
             raise SystemExit
-        return original(self, texts, *given, **options)
+        return original(self, texts, *arguments, **options)
 
     monkeypatch.setattr(Classifier, "classify", attacked)
 

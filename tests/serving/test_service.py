@@ -58,11 +58,11 @@ def ask_together(service: Service, requests: Sequence[tuple[str, Any]]) -> list[
                 while not service.batcher.running and not any(writer.open for writer in service.writers.values()):
                     await asyncio.sleep(0.001)
                 before = service.num_waiting  # the opening request is not counted, or has started
-                others = [asyncio.ensure_future(post(client, *each)) for each in requests]
-                while service.num_waiting + sum(other.done() for other in others) < before + len(requests):
+                responses = [asyncio.ensure_future(post(client, *each)) for each in requests]
+                while service.num_waiting + sum(other.done() for other in responses) < before + len(requests):
                     await asyncio.sleep(0.001)
             await opener
-            return list(await asyncio.gather(*others))
+            return list(await asyncio.gather(*responses))
 
     return asyncio.run(everyone())
 

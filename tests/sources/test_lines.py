@@ -1,4 +1,4 @@
-"""Lines of writing column by column: a file is read as the line that was drawn, and a few are learnt by heart."""
+"""Lines of handwriting, column by column: a file is read like the drawn line, and a few lines are memorised."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from clew.sources.readers import AnyReader
 from clew.sources.sounds import LogMelReader
 
 
-def test_a_file_of_a_line_is_read_as_the_line_itself(tmp_path: Path) -> None:
+def test_a_file_of_a_line_is_read_like_the_line_itself(tmp_path: Path) -> None:
     reader, (line,) = ColumnsReader(stack=2), drawn_lines(1, 2, 2, seed=3)
     Image.fromarray(line.pixels("rgb")).save(tmp_path / "line.png")
     path = str(tmp_path / "line.png")
@@ -28,7 +28,7 @@ def test_a_file_of_a_line_is_read_as_the_line_itself(tmp_path: Path) -> None:
     assert reader.canvas(path).darkness == pytest.approx(255 * ink.numpy(), abs=0.51)
 
 
-def test_a_line_is_resized_to_the_height_and_keeps_its_shape(tmp_path: Path) -> None:
+def test_a_line_is_resized_to_the_height_with_its_proportions(tmp_path: Path) -> None:
     Image.new("L", (90, 64), 255).save(tmp_path / "wide.png")
     reader = ColumnsReader(height=32, stack=4)
     assert (
@@ -41,7 +41,7 @@ def test_a_line_is_resized_to_the_height_and_keeps_its_shape(tmp_path: Path) -> 
         ColumnsReader(height=4)
 
 
-def test_drawn_lines_are_the_same_for_the_same_seed_and_no_part_has_those_of_another() -> None:
+def test_drawn_lines_are_determined_by_the_seed_and_parts_are_disjoint() -> None:
     data = TranscribedData(corpus="lines", strings=40, longest=3)
     parts = TRANSCRIBED.read(data, seed=1)
     assert {part: len(lines) for part, lines in parts.items()} == {"train": 40, "valid": 4, "test": 4}
@@ -50,7 +50,7 @@ def test_drawn_lines_are_the_same_for_the_same_seed_and_no_part_has_those_of_ano
     assert len(set(keys)) == len(keys) and all(1 <= len(example.text.split()) <= 3 for example in parts["train"])
 
 
-def test_four_lines_are_learnt_by_heart_and_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_four_lines_are_memorised_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = drawn_lines(4, 1, 1, seed=1)
     for number, line in enumerate(lines):
         Image.fromarray(line.pixels("rgb")).save(tmp_path / f"{number}.png")
@@ -75,7 +75,7 @@ def test_four_lines_are_learnt_by_heart_and_read_again(tmp_path: Path, capsys: p
     assert capsys.readouterr().out == "".join(f"{file}\t{line.text}\n" for file, line in zip(files, lines, strict=True))
 
 
-def test_data_of_another_kind_is_refused_by_name() -> None:
+def test_data_of_another_kind_is_rejected_by_name() -> None:
     recording = Recording(7, "anna", 1, Path("speech.tar"), 0, 10)
     with pytest.raises(
         UserError, match=r"speech.tar:7_anna_1: this is not a picture; use data with pictures, or another reader"

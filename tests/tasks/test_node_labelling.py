@@ -191,6 +191,6 @@ def test_invalid_data_and_settings_are_rejected_with_a_sentence():
         build(edges=["up", "down"]).encode(EXAMPLES)
     with pytest.raises(
         UserError,
-        match="a node labeller cannot be exported, because every graph has a different structure; classify with",
+        match="a node labeller cannot be exported, because every graph has a different structure; label with",
     ):
         task.programs()

@@ -53,5 +53,5 @@ def test_the_longest_text_is_the_smaller_of_two_limits() -> None:
 
 
 def test_there_is_nothing_to_train() -> None:
-    with pytest.raises(UserError, match="the task representation has nothing to learn.*transfer.from=RUN"):
+    with pytest.raises(UserError, match="the task representation has nothing to learn.*transfer__from=RUN"):
         prepare_problem(config_of("classify", ["task=representation", "model.family=bert"]))

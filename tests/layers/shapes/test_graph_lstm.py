@@ -18,8 +18,8 @@ from tests.references.agreement import assert_agrees, randn, randomise
 DIAMOND = Graph(5, ((0, 1, 1), (0, 2, 0), (3, 4, 2), (1, 3, 0), (2, 3, 2), (0, 3, 1), (0, 3, 0)))
 CYCLE = Graph(4, ((0, 1, 0), (1, 2, 1), (2, 0, 0), (2, 3, 2), (3, 3, 1)))
 ROWS = [DIAMOND, Graph(2, ((1, 0, 2),)), Graph(0), Graph(3)]
-"""Levels that edges leap over and two edges between the same nodes; an edge to a lower number; nothing; nodes without
-edges."""
+"""A graph with edges that skip levels and two edges between the same nodes; an edge to a lower number; an empty graph;
+nodes without edges."""
 
 
 def chain(length):
