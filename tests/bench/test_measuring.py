@@ -33,15 +33,14 @@ def test_the_floor_is_the_maximum_of_compute_and_memory_time() -> None:
 
 
 def test_costs_match_counts_by_hand() -> None:
-    assert training_cost(weights=10, tokens=3) == Cost(
-        2 * 3 * 10 * 3
-    )  # multiply and add, once forwards and twice backwards
-    assert decoding_cost(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(
-        2 * 10 * 2 * 3, 10 * 3 * 2
-    )  # weights are read once per step
+    # Multiply and add, once forwards and twice backwards.
+    assert training_cost(weights=10, tokens=3) == Cost(2 * 3 * 10 * 3)
+    # Weights are read once per step.
+    assert decoding_cost(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(2 * 10 * 2 * 3, 10 * 3 * 2)
+    # Caches are read once per row.
     assert decoding_cost(weights=0, rows=2, steps=3, dtype=torch.float32, cached=5) == Cost(
         2 * 5 * 2 * 3, 5 * 2 * 3 * 4
-    )  # caches are read once per row
+    )
 
 
 def test_a_missing_or_failing_peer_is_skipped_with_a_note() -> None:

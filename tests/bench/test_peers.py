@@ -67,9 +67,8 @@ def test_transformers_generate_the_requested_length() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-@pytest.mark.parametrize(
-    "name", [name for name in WORKLOADS if not name.endswith("-256")]
-)  # same as batch 32 with more rows
+# Workloads of 256 rows are the same as those of 32 with more rows.
+@pytest.mark.parametrize("name", [name for name in WORKLOADS if not name.endswith("-256")])
 def test_every_side_of_every_workload_runs_in_its_quick_form(name: str) -> None:
     """Sides for CUDA run too, without compilation and without a CUDA graph."""
     if "transformers" in WORKLOADS[name].peers:

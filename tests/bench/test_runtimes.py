@@ -69,9 +69,8 @@ def test_ctranslate2_translates_like_transformers():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # its quantisation leaves a temporary folder to the garbage collector
+# The quantisation of ONNX leaves a temporary folder to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("sizes", [SMALL_GPT, SMALL_LLAMA])
 def test_onnx_runtime_generates_like_clew(sizes):
     pytest.importorskip("onnxruntime")

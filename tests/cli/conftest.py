@@ -21,7 +21,7 @@ Clew = Callable[..., Outcome]
 
 @pytest.fixture
 def clew(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clew:
-    """The command in this process, in a folder of its own: `clew("generate", run, stdin="...")`."""
+    """Run the command in this process, in a temporary folder: `clew("generate", run, stdin="...")`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 

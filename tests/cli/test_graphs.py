@@ -111,9 +111,8 @@ def test_a_chain_of_words_cannot_learn_labels_of_the_graph(clew: Clew, run: Path
     )
     assert trained.status == 0
     result = clew("evaluate", "chain", str(run.parent / "train.conllu"), "--json")
-    assert (
-        json.loads(result.out)["accuracy"] <= 62.5
-    )  # the second word is certain; the others have two equally likely labels
+    # The second word is certain; the others have two equally likely labels.
+    assert json.loads(result.out)["accuracy"] <= 62.5
     assert clew("tag", "chain", "Ada and Bo ran").status == 0
 
 

@@ -48,8 +48,8 @@ def test_look_from_python_accepts_folders_and_describes_each_run(lstm: Path, gpt
 
 
 def test_views_are_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt: Path, tmp_path: Path) -> None:
-    seen = clew("look", "surprisal", lstm, "--text", "the red door")
-    assert seen.status == 0 and seen.err == "" and "the red door" in seen.out and "perplexity" in seen.out
+    printed = clew("look", "surprisal", lstm, "--text", "the red door")
+    assert printed.status == 0 and printed.err == "" and "the red door" in printed.out and "perplexity" in printed.out
     facts = json.loads(clew("look", "surprisal", lstm, "text=the red door", "--json").out)
     assert facts["instrument"] == "surprisal" and len(facts["bits"]) == len("the red door") - 1
     file = tmp_path / "poem.txt"

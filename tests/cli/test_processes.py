@@ -132,6 +132,5 @@ def test_a_file_name_that_is_not_utf8_is_accepted_and_shown(tmp_path: Path) -> N
     code, _, err = Command(["train", "text-lstm", *arguments], tmp_path).wait()
     assert code == 0, err
     assert "data.train=caf\\udce9.txt" in err
-    assert (
-        Command(["evaluate", "run", "caf\udce9.txt"], tmp_path).wait()[1].startswith("caf\udce9.txt: loss ")
-    )  # the byte is written unchanged
+    # The byte is written unchanged.
+    assert Command(["evaluate", "run", "caf\udce9.txt"], tmp_path).wait()[1].startswith("caf\udce9.txt: loss ")

@@ -10,9 +10,8 @@ def test_quiet_training_prints_nothing_and_writes_the_run(clew: Clew, tmp_path: 
     result = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=4), "--out", "run", "--quiet")
     assert result == (0, "", "")
     assert Path("run/model.safetensors").is_file()
-    assert clew("train", "text-lstm", "--out", "run", "--resume").err.startswith(
-        "device cpu"
-    )  # the next command prints messages again
+    # The next command prints messages again.
+    assert clew("train", "text-lstm", "--out", "run", "--resume").err.startswith("device cpu")
 
 
 def test_quiet_leaves_answers_unchanged(clew: Clew, lstm: Path) -> None:

@@ -78,7 +78,7 @@ def test_settings_changed_in_all_runs_are_shown_once(clew: Clew) -> None:
         ("newest", None),
     ],
 )
-def test_runs_are_sorted_as_asked(clew: Clew, sort: str, order: str | None) -> None:
+def test_runs_are_sorted_by_the_chosen_key(clew: Clew, sort: str, order: str | None) -> None:
     def names(*arguments: str) -> list[str]:
         return [line.split()[0][-1] for line in clew("runs", "--sort", sort, *arguments).out.splitlines()[1:]]
 

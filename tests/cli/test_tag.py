@@ -1,4 +1,4 @@
-"""`clew tag`, and the evaluation of taggers, through the command."""
+"""`clew tag`, and training and evaluation of taggers from the command line."""
 
 import json
 import re

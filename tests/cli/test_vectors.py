@@ -132,9 +132,8 @@ def test_words_joined_by_signs_form_one_question(clew: Clew) -> None:
         ("king - man + woman", 1, "queen"),
         ("royal", 1, "king"),
     ]
-    assert answers[0]["cosine"] == pytest.approx(
-        0.9586, abs=1e-4
-    )  # (1/2 + sqrt(1/2)) / |(sqrt(1/2) - 1, sqrt(1/2), 1)|
+    # The cosine is (1/2 + sqrt(1/2)) / |(sqrt(1/2) - 1, sqrt(1/2), 1)|.
+    assert answers[0]["cosine"] == pytest.approx(0.9586, abs=1e-4)
     assert lines(clew("neighbours", "v.txt", "king - man + woman", "--n", 1, "--json").out) == answers[:1]
     assert lines(clew("neighbours", "v.txt", "-", "man", "--json").out)[-1]["word"] == "king"
 

@@ -82,8 +82,7 @@ def parse_line(line: str) -> Line:
         elif token in ("|", "&&"):
             commands.append(Command(tuple(words), ends.get("<"), ends.get(">")))
             words, ends = [], {}
-        elif words or not re.fullmatch(
-            r"\w+=\S*", token
-        ):  # an assignment before a command sets an environment variable
+        # An assignment before a command sets an environment variable.
+        elif words or not re.fullmatch(r"\w+=\S*", token):
             words.append(token)
     return Line(line, tuple(commands))

@@ -48,9 +48,8 @@ def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
     heads = fields.get("model.num_heads") or 1
     for name in WIDTHS:
         width = fields.get(f"model.{name}")
-        limit = (
-            2 * heads * -(-WIDTH // (2 * heads)) if name == "dim" else WIDTH
-        )  # rotary positions need even head dimensions
+        # Rotary positions need even head dimensions.
+        limit = 2 * heads * -(-WIDTH // (2 * heads)) if name == "dim" else WIDTH
         if isinstance(width, int) and width > limit and not has_base(fields):
             smaller[f"model.{name}"] = limit
     if fields.get("training.compile"):
@@ -93,9 +92,8 @@ def save_heads(source: Path, target: Path, lines: int = 60) -> Path:
         else:
             text = path.read_text(encoding="utf-8")
             blocks = text.split("\n\n") if "\n\n" in text else text.splitlines()
-            most = {"lm": 1000, "tagging": 3 * lines}.get(
-                path.parent.name, lines
-            )  # words of a text must occur repeatedly
+            # Words of a text must occur repeatedly.
+            most = {"lm": 1000, "tagging": 3 * lines}.get(path.parent.name, lines)
             step = max(1, len(blocks) // most)
             mark = "\n\n" if "\n\n" in text else "\n"
             place.write_text(mark.join(blocks[::step]).strip("\n") + mark, encoding="utf-8")

@@ -83,9 +83,9 @@ def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
 
 def test_gates_of_a_run_can_be_recorded(tmp_path: Path) -> None:
     run = clew.train("text-lstm", *lstm_settings(tmp_path, steps=2), quiet=True)
-    with clew.record(run, "*.gates.forget") as seen:
+    with clew.record(run, "*.gates.forget") as recording:
         run.score("the door")
-    assert seen["*.gates.forget"].shape == (1, 7, 16)
+    assert recording["*.gates.forget"].shape == (1, 7, 16)
 
 
 def test_an_unknown_attribute_of_clew_raises_attribute_error() -> None:

@@ -1,4 +1,4 @@
-"""Recipes state their warm-up as a share of the steps, so that another number of steps is one setting."""
+"""Recipes give their warm-up as a share of the steps, so that one setting changes the number of steps."""
 
 from pathlib import Path
 

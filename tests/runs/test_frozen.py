@@ -97,9 +97,8 @@ def test_answers_match_the_recorded_ones(frozen_run: FrozenRun) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
 def test_every_precision_gives_answers(frozen_run: FrozenRun, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        layers_precision, "LEAST_SIDE", 1
-    )  # otherwise most matrices of these small runs would stay float
+    # Otherwise most matrices of these small runs would stay float.
+    monkeypatch.setattr(layers_precision, "LEAST_SIDE", 1)
     run = clew.load(frozen_run.folder, device="cpu", code=frozen_run.code, precision=precision)
     for each in frozen_run.recorded["python"]:
         assert type(ask(run, each["method"], each["arguments"], each["options"])) is type(each["answer"])

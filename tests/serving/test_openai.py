@@ -162,11 +162,13 @@ def test_log_probs_are_those_of_the_model(served: Served) -> None:
     completion = served.client.completions.create(model="lstm", prompt="the", max_tokens=5, temperature=0, logprobs=3)
     logprobs = completion.choices[0].logprobs
     assert "".join(logprobs.tokens) == completion.choices[0].text and logprobs.text_offset == [0, 1, 2, 3, 4]
-    for token, log_prob, others in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True):
+    for token, log_prob, alternatives in zip(
+        logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, strict=True
+    ):
         assert (
-            len(others) == 3
-            and max(others, key=others.get) == token
-            and math.isclose(others[token], log_prob, abs_tol=1e-5)
+            len(alternatives) == 3
+            and max(alternatives, key=alternatives.get) == token
+            and math.isclose(alternatives[token], log_prob, abs_tol=1e-5)
         )
     [[own]] = small_run("lstm").ask("generate", ["the"], max_new=5, method="greedy", temperature=1.0)
     assert math.isclose(sum(logprobs.token_logprobs), own.log_prob, abs_tol=1e-3)

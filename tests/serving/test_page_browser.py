@@ -135,9 +135,8 @@ def test_a_multilingual_translator_is_used_with_the_selected_language(page: Any,
         assert page.input_value("#option-into") == "de"
         page.wait_for_selector(".clew-view, .candidates li")
         assert "say which" not in page.inner_text("#panels")
-    open_view(
-        page, server, "surprisal", "attentive", text="the walls", into="fr", beside="languages"
-    )  # not the default of either run
+    # The language "fr" is not the default of either run.
+    open_view(page, server, "surprisal", "attentive", text="the walls", into="fr", beside="languages")
     assert page.query_selector(".refused") is None
     page.select_option("#run", "languages")
     page.wait_for_selector("#option-into")
@@ -266,9 +265,8 @@ def test_two_compared_runs_share_scale_and_names(page: Any, server: str) -> None
     page.wait_for_function("document.querySelectorAll('.key').length === 2")
     scales = page.eval_on_selector_all(".key", "keys => keys.map((key) => key.textContent)")
     assert scales[0] == scales[1]
-    open_view(
-        page, server, "surprisal", "gpt", text="the walls " * 5, beside="bytes"
-    )  # more than one of the runs can read
+    # The text is too long for one of the runs.
+    open_view(page, server, "surprisal", "gpt", text="the walls " * 5, beside="bytes")
     page.wait_for_selector(".refused")
     assert page.locator(".refused").count() == 1 and page.locator(".coloured").count() == 1
     open_view(page, server, "run", "gpt", beside="lstm")
@@ -290,9 +288,8 @@ def test_layers_are_compared_before_and_after_switching_a_head_off(page: Any, se
     page.wait_for_selector("h2:has-text('without 1.1')")
     settle(page)
     assert page.locator(".panel:not(.whole) .part-heatmap").count() == 2 and page.query_selector(".refused") is None
-    open_view(
-        page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1", beside="bytes"
-    )  # a run without heads
+    # The run "bytes" has no heads.
+    open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1", beside="bytes")
     page.wait_for_selector(".part-heatmap")
     assert page.query_selector(".refused") is None
 
@@ -307,10 +304,11 @@ def test_heads_above_a_layer_without_heads_can_be_selected_and_switched_off(page
     page.wait_for_selector(".part-grid .chosen.silent")
     settle(page)
     panels = page.locator(".panel:has(.part-grid)")
+    # The first panel has all heads, the second is without 3.1.
     assert [panels.nth(number).locator(".silent").count() for number in (0, 1)] == [
         0,
         1,
-    ]  # with all heads, and without 3.1
+    ]
     assert "3.1\toff" in panels.nth(1).inner_text() and "3.1\ton" in panels.nth(0).inner_text()
     assert page.query_selector(".refused") is None
 
@@ -377,9 +375,8 @@ def test_a_drawn_token_may_be_outside_the_list(page: Any, server: str) -> None:
     shares = page.locator(".candidates .others").inner_text()
     assert len(listed) == 20 and shares.startswith("all others")
     seeds = []
-    for count in range(
-        12
-    ):  # 280 of 300 nearly equal tokens are not listed; 12 listed draws in a row have a probability of 10^-14
+    # 280 of 300 nearly equal tokens are not listed; 12 listed draws in a row have a probability of 10^-14.
+    for count in range(12):
         with page.expect_request(lambda request: "seed" in (request.post_data_json or {})) as request:
             page.click("button:has-text('draw')")
         seeds.append(request.value.post_data_json["seed"])

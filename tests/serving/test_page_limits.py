@@ -68,7 +68,7 @@ def test_too_long_a_text_is_rejected_with_the_limit_and_takes_no_memory(
 
 def test_attention_that_would_take_gigabytes_is_rejected_before_the_model_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     run = small_run("heads")
-    monkeypatch.setattr(type(run.task), "forward", lambda *given, **options: pytest.fail("the model was run"))
+    monkeypatch.setattr(type(run.task), "forward", lambda *arguments, **options: pytest.fail("the model was run"))
     with pytest.raises(
         UserError,
         match=(

@@ -84,16 +84,16 @@ def test_file_bytes_are_accepted_from_python() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["/etc/passwd", str(FROZEN / "captioning" / "0.png"), ["0.png"], 3, {"name": "0.png"}, {"path": "0.png"}]
+    "value", ["/etc/passwd", str(FROZEN / "captioning" / "0.png"), ["0.png"], 3, {"name": "0.png"}, {"path": "0.png"}]
 )
-def test_a_path_is_rejected_even_if_the_file_exists(given: Any, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_is_rejected_even_if_the_file_exists(value: Any, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FROZEN / "captioning")
     service = serve("captioning")
-    for body in ({"picture": given}, {"text": given}, {"texts": [given]}, {"texts": [{"picture": given}]}):
+    for body in ({"picture": value}, {"text": value}, {"texts": [value]}, {"texts": [{"picture": value}]}):
         response = ask(service, "/caption", body)
         assert response.status_code == 400 and len(response.json()["error"]) < 400
         assert "data" in response.json()["error"] and "root:" not in response.text
-        if not isinstance(given, dict):
+        if not isinstance(value, dict):
             assert 'expected {"data": BASE64, "name": NAME}, found ' in response.json()["error"]
             assert "; send the bytes of the file, not a path" in response.json()["error"]
 
@@ -103,9 +103,8 @@ def test_a_name_is_only_a_name(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
     service = serve("captioning")
     response = ask(service, "/caption", {"picture": encoded(content("captioning"), "../../1.png")})
     assert response.json()["answers"][0]["picture"] == "1.png"
-    broken = ask(
-        service, "/caption", {"picture": encoded(b"no picture", "0.png")}
-    )  # a file of this name exists in the working directory
+    # A file of this name exists in the working directory.
+    broken = ask(service, "/caption", {"picture": encoded(b"no picture", "0.png")})
     assert broken.status_code == 400 and "0.png: this is not a picture in a known format" in broken.json()["error"]
 
 

@@ -122,13 +122,13 @@ def long_and_short(
 def test_short_requests_overtake_a_long_one_without_changing_answers(make: Make, long: dict[str, Any]) -> None:
     service, run = make("lstm"), small_run("lstm")
     short = [{"text": "she", "max_new": 5, "seed": 1}, {"text": "the", "max_new": 9, "method": "beam", "beams": 3}]
-    first, others, is_under_way = long_and_short(
+    first, short_answers, is_under_way = long_and_short(
         service, ("/generate", {"text": "the", **long}), [("/generate", body) for body in short]
     )
     assert is_under_way
     alone = [one.text for row in run.ask("generate", ["the"], **long) for one in row]
     assert [one["text"] for one in first["answers"]] == alone
-    for body, answer in zip(short, others, strict=True):
+    for body, answer in zip(short, short_answers, strict=True):
         text = body.pop("text")
         assert [one["text"] for one in answer["answers"]] == [
             one.text for row in run.ask("generate", [text], **body) for one in row

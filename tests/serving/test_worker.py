@@ -106,11 +106,11 @@ def test_work_that_nobody_waits_for_is_ended(worker: Worker) -> None:
 
 def test_taps_of_one_job_are_not_seen_by_others(worker: Worker) -> None:
     tap = Tap()
-    seen: dict[int, list[float]] = {number: [] for number in range(16)}
+    values_by_job: dict[int, list[float]] = {number: [] for number in range(16)}
 
     def work(number: int) -> Any:
         def look() -> None:
-            with watching({tap: lambda x: seen[number].append(float(x))}):
+            with watching({tap: lambda x: values_by_job[number].append(float(x))}):
                 tap(torch.tensor(float(number)))
             tap(torch.tensor(-1.0))
 
@@ -118,7 +118,7 @@ def test_taps_of_one_job_are_not_seen_by_others(worker: Worker) -> None:
 
     def forgetful(number: int) -> Any:
         def look() -> None:
-            context = watching({tap: lambda x: seen[number].append(float(x))})
+            context = watching({tap: lambda x: values_by_job[number].append(float(x))})
             context.__enter__()  # and never exited
             tap(torch.tensor(float(number)))
 
@@ -126,12 +126,12 @@ def test_taps_of_one_job_are_not_seen_by_others(worker: Worker) -> None:
 
     async def everyone() -> None:
         await asyncio.gather(
-            *(worker.do((forgetful if number % 5 == 0 else work)(number)) for number in seen if number < 8)
+            *(worker.do((forgetful if number % 5 == 0 else work)(number)) for number in values_by_job if number < 8)
         )
-        await asyncio.gather(*(worker.do(work(number)) for number in seen if number >= 8))
+        await asyncio.gather(*(worker.do(work(number)) for number in values_by_job if number >= 8))
 
     asyncio.run(everyone())
-    assert seen == {number: [float(number)] for number in seen}
+    assert values_by_job == {number: [float(number)] for number in values_by_job}
 
 
 def test_closing_ends_running_and_waiting_jobs() -> None:

@@ -104,8 +104,8 @@ def test_closing_a_stream_removes_its_row_from_the_batch() -> None:
 def test_a_rejected_request_names_its_text_and_does_not_affect_others() -> None:
     async def work(writer: Writer) -> list[Any]:
         texts = call_of(small_run("lstm"), "generate", {"texts": ["the", "she Ж", "a"], "max_new": 5})
-        asked = [writer.answers(texts), writer.answers(call("she Ж")), writer.answers(call("she", max_new=5))]
-        results = await asyncio.gather(*asked, return_exceptions=True)
+        requests = [writer.answers(texts), writer.answers(call("she Ж")), writer.answers(call("she", max_new=5))]
+        results = await asyncio.gather(*requests, return_exceptions=True)
         await settled(writer)
         assert writer.batch.is_idle and writer.owners == {}
         return results
@@ -140,12 +140,12 @@ def test_an_error_in_the_batch_fails_all_its_requests_and_the_next_succeed(monke
 
 def test_a_batch_ends_with_its_worker() -> None:
     async def work(writer: Writer) -> Any:
-        asked = asyncio.ensure_future(writer.answers(call("the", max_new=4000)))
+        request = asyncio.ensure_future(writer.answers(call("the", max_new=4000)))
         while not writer.owners:
             await asyncio.sleep(0.001)
         writer.worker.close(5.0)
-        await asyncio.wait([asked], timeout=5.0)
-        return asked.exception()
+        await asyncio.wait([request], timeout=5.0)
+        return request.exception()
 
     assert "the server is shutting down" in str(with_writer(work))
 
@@ -155,12 +155,12 @@ def test_a_batch_ends_with_its_worker() -> None:
     [{"method": "beam"}, {"repetition_penalty": 1.2}, {"no_repeat_ngram": 3}, {"forced_end": True, "stop": ["a"]}],
 )
 def test_options_of_other_algorithms_do_not_join_the_batch(options: dict[str, Any]) -> None:
-    asked = call("the", max_new=5, **options)
-    assert not asked.joins and call("the", max_new=5).joins
+    request = call("the", max_new=5, **options)
+    assert not request.joins and call("the", max_new=5).joins
     worker = Worker()
     try:
         service = Service([small_run("lstm")], worker)
-        assert service.answerer(asked) is service.batcher
+        assert service.answerer(request) is service.batcher
         assert isinstance(service.answerer(call_of(service.runs["lstm"], "generate", {"text": "the"})), Writer)
     finally:
         worker.close(10.0)

@@ -178,14 +178,14 @@ def test_too_long_examples_are_skipped_and_counted(tmp_path: Path) -> None:
     config = config_of("translate", [*pair_settings(tmp_path), "task.longest=6"])
     problem = prepare_problem(config)
     longer = sum(len(line.split("\t")[0].split()) == 6 for line in (tmp_path / "pairs.tsv").read_text().splitlines())
-    kept = sum(len(problem.batches.get(0, number).source) for number in range(problem.batches.per_epoch(0)))
+    num_kept = sum(len(problem.batches.get(0, number).source) for number in range(problem.batches.per_epoch(0)))
     [note] = problem.notes
     left_out = int(note.split()[2])
     assert note.startswith(
         f"left out {counted(left_out, 'training example')} of more than 6 tokens on a side (first:"
         f" {tmp_path}/pairs.tsv:"
     )
-    assert 0 < left_out <= longer and kept == 54 - left_out
+    assert 0 < left_out <= longer and num_kept == 54 - left_out
 
 
 def test_data_without_short_enough_examples_are_rejected(tmp_path: Path) -> None:

@@ -79,11 +79,12 @@ def test_blocks_are_unfrozen_one_by_one_from_the_top(tmp_path: Path) -> None:
     config = config_of("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=1", "transfer.freeze=1"))
     freeze(task.requires_grad_(True), config)
     later_schedule = unfreezing(task, config)
+    # Two levels stay frozen.
     assert later_schedule is not None and [later_schedule.num_frozen(step) for step in range(3)] == [
         1,
         0,
         0,
-    ]  # two levels stay frozen
+    ]
 
 
 def test_a_level_is_trained_from_the_step_that_unfreezes_it(tmp_path: Path) -> None:

@@ -103,9 +103,8 @@ def test_tensorboard_shows_every_record_of_a_resumed_run(tmp_path: Path) -> None
     for name in ("train.loss", "valid.loss"):
         scalars = [(event.step, event.value) for event in contents.Scalars(name.replace(".", "/"))]
         assert [step for step, _ in scalars] == [step for step, _ in recorded(name)]
-        assert [value for _, value in scalars] == pytest.approx(
-            [value for _, value in recorded(name)]
-        )  # events hold float32
+        # Events store float32.
+        assert [value for _, value in scalars] == pytest.approx([value for _, value in recorded(name)])
 
 
 def test_a_logger_that_is_not_installed_is_rejected_before_training(monkeypatch: pytest.MonkeyPatch) -> None:

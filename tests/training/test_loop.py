@@ -226,11 +226,11 @@ def test_a_batch_with_a_step_field_receives_the_current_step() -> None:
 
 
 def test_micro_batches_draw_different_random_numbers() -> None:
-    seen = []
+    draws = []
     for numbers in ((1, 0, 0, 0), (1, 0, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0), (2, 0, 0, 0)):
         seed_everything(*numbers)
-        seen.append(tuple(torch.rand(4).tolist()))
-    assert len(set(seen)) == 5
+        draws.append(tuple(torch.rand(4).tolist()))
+    assert len(set(draws)) == 5
 
 
 def test_the_learning_rate_follows_the_schedule_and_is_restored() -> None:

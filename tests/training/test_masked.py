@@ -35,10 +35,11 @@ def test_a_run_resumes_bit_for_bit_and_reports_both_losses(tmp_path: Path) -> No
     run_recipe("text-bert", [], out=Path("stopped"), resume=True)
     assert_same_run(Path("straight"), Path("stopped"))
     steps = [record for record in read_metrics(Path("straight")) if "train.loss" in record]
+    # The last batch of an epoch is smaller.
     assert {record["train.next_sentence_count"] for record in steps} == {
         4,
         2,
-    }  # the last batch of an epoch is smaller
+    }
     assert (
         all(0 < record["train.loss_count"] < 4 * 24 for record in steps)
         and len({record["train.loss_count"] for record in steps}) > 1

@@ -138,7 +138,7 @@ def test_no_step_is_read_before_it_is_needed() -> None:
 def test_ten_skipped_steps_end_the_run_although_later_steps_are_finite() -> None:
     nan, one = (Rows(torch.tensor([[value]], dtype=torch.float64)) for value in (math.nan, 1.0))
     batches = Batches(lambda epoch: 100, lambda epoch, number: nan if 4 <= number < 4 + MOST_SKIPPED else one)
-    task, progress, seen = Adder(), Progress(), 0
+    task, progress, last_step = Adder(), Progress(), 0
     message = (
         rf"10 steps in a row had no finite gradient \(step {4 + MOST_SKIPPED}: loss nan, gradient norm nan\); lower"
     )
@@ -152,8 +152,8 @@ def test_ten_skipped_steps_end_the_run_although_later_steps_are_finite() -> None
             steps=100,
             progress=progress,
         ):
-            seen = record.step
-    assert seen < 4 + 2 * MOST_SKIPPED
+            last_step = record.step
+    assert last_step < 4 + 2 * MOST_SKIPPED
     assert math.isfinite(task.weight.item())
 
 

@@ -74,8 +74,8 @@ class Stopper(Silence):
 
 
 def assert_same_weights(first: Path, second: Path) -> None:
-    here, there = read_weights(first / "model.safetensors"), read_weights(second / "model.safetensors")
-    assert all(torch.equal(value, there[name]) for name, value in here.items())
+    actual, expected = read_weights(first / "model.safetensors"), read_weights(second / "model.safetensors")
+    assert all(torch.equal(value, expected[name]) for name, value in actual.items())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -328,11 +328,11 @@ def test_a_signal_leaves_no_process_behind_and_the_run_resumes_bit_for_bit(
     recipe, assignments = settings(tmp_path, steps=60)
     assignments = [*assignments, "text.workers=2", "model.dropout=0.2", "model.dim=64", "training.save_every=5"]
     metrics = tmp_path / "broken" / "metrics.jsonl"
-    seen: list[str] = []
+    encoders: list[str] = []
 
     def is_time() -> bool:
-        seen.extend(encoders_in(tmp_path))
-        return bool(seen) and has_lines(metrics, 23)
+        encoders.extend(encoders_in(tmp_path))
+        return bool(encoders) and has_lines(metrics, 23)
 
     code, _, error = Command(["train", recipe, *assignments, "--out", "broken"], tmp_path).stop(number, when=is_time)
     assert code == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}[number], error

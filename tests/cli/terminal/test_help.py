@@ -50,21 +50,21 @@ def test_examples_in_help_parse_and_name_known_recipes(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_help_has_a_line_for_every_option(clew: Clew, verb: str) -> None:
-    found = clew(*verb.split(), "--help")
-    assert found.status == 0 and found.err == ""
+def test_help_describes_every_option(clew: Clew, verb: str) -> None:
+    result = clew(*verb.split(), "--help")
+    assert result.status == 0 and result.err == ""
     for action in verb_parser(verb)._actions:
         assert action.help, action.dest
 
 
 def test_the_help_lists_every_verb(clew: Clew) -> None:
     for arguments in ([], ["--help"], ["-h"]):
-        found = clew(*arguments)
-        assert found.status == 0
+        result = clew(*arguments)
+        assert result.status == 0
         for verb in VERBS:
-            assert verb.rpartition(" ")[2] in found.out
+            assert verb.rpartition(" ")[2] in result.out
         for verb, about in ABOUT.items():
-            assert " " in verb or about in " ".join(found.out.split())
+            assert " " in verb or about in " ".join(result.out.split())
     assert clew("--version").out.startswith("clew ")
 
 
@@ -76,18 +76,18 @@ def test_the_list_of_verbs_fits_the_terminal(clew: Clew, columns: int, monkeypat
 
 
 @pytest.mark.parametrize("former", FORMER)
-def test_a_verb_that_was_renamed_still_answers(clew: Clew, former: str) -> None:
+def test_a_renamed_verb_still_works(clew: Clew, former: str) -> None:
     assert clew(former, "--help").out == clew(*FORMER[former].split(), "--help").out
     assert f"\n  {former} " not in clew().out
 
 
-def test_the_verbs_are_few_and_each_stands_once() -> None:
+def test_the_verbs_are_few_and_listed_once() -> None:
     shown = [verb for verb in ABOUT if " " not in verb]
     assert len(shown) <= 18 and set(shown) & set(FORMS) <= {"predict"}
 
 
 def test_no_help_loads_torch() -> None:
-    """One process for all: every help of the command, then a look at what was imported."""
+    """Print every help text in one process, then check which modules were imported."""
     program = """
 import io, sys, contextlib
 from clew.cli.main import main
@@ -100,24 +100,24 @@ for arguments in [["--help"], [], ["--version"], ["trian"], *([*verb.split(), "-
 heavy = {"torch", "numpy", "pydantic", "tokenizers", "rich"} & set(sys.modules)
 sys.exit(f"loaded: {heavy}" if heavy else 0)
 """
-    found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
+    completed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
 
 
-def test_the_settings_in_the_train_help_are_settings() -> None:
+def test_settings_in_the_help_of_train_are_valid() -> None:
     for _, *rest in examples("train"):
         for setting in verb_parser("train").parse_intermixed_args(rest).settings:
             parse_assignment(setting)
 
 
-def test_the_named_forms_are_those_of_the_tasks() -> None:
-    """`python -m clew.cli.options.forms` makes them anew."""
+def test_stored_forms_match_those_of_the_tasks() -> None:
+    """Run `python -m clew.cli.options.forms` to update them."""
     from clew.cli.options.forms import all_forms, read_forms
 
     assert read_forms() == all_forms()
 
 
-def test_the_help_of_predict_speaks_of_every_task_and_not_of_the_first_that_has_no_verb_of_its_own() -> None:
+def test_help_of_predict_covers_texts_pictures_and_sounds() -> None:
     about = verb_parser("predict").description or ""
     assert about.startswith("Apply a run to every line")
     assert "every FILE is a picture or a sound, or a table of them" in " ".join(about.split())

@@ -111,8 +111,8 @@ def make(name: str) -> None:
     frozen, folder = FROZEN[name], Path(name)
     shutil.rmtree(folder / "run", ignore_errors=True)
     recorded: dict[str, Any] = {"recipe": frozen.recipe}
-    if frozen.made is not None:
-        MAKERS[frozen.made](name)
+    if frozen.maker is not None:
+        MAKERS[frozen.maker](name)
     else:
         recorded["resumed"] = train_twice(frozen, name)
     strip(folder / "run")
@@ -190,10 +190,11 @@ def answers(frozen: Frozen, name: str) -> dict[str, Any]:
     def record(*words: str) -> None:
         result = command(*words, *code)
         assert result.status == 0, (words, result.err)
+        # Leave out the text of a score.
         objects = [
             {key: value for key, value in each.items() if key != "text" or "part" not in each}
             for each in result.objects
-        ]  # without the text of a score
+        ]
         recorded["commands"].append({"arguments": [*words, *code], "objects": rounded(objects)})
 
     if frozen.predict is not None:

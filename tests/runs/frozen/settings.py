@@ -77,7 +77,7 @@ class Frozen:
     """Whether the run reads files, or texts in a special form; instruments then get only the text in `look`."""
     code: str | None = None
     """The name of a file with user code."""
-    made: str | None = None
+    maker: str | None = None
     """For a run that is not trained: the name of its function in `make.MAKERS`."""
     processes: int = 1
 
@@ -219,7 +219,7 @@ FROZEN: dict[str, Frozen] = {
         asks=[("generate", ["the "], GREEDY)],
         predict=["the door"],
         look={"text": TEXT, "heads": "1.1", "word": "the"},
-        made="pruned",
+        maker="pruned",
     ),
     "language_model_sharded": Frozen(
         "text-lstm",
@@ -521,12 +521,12 @@ FROZEN: dict[str, Frozen] = {
                 json.dumps(
                     {
                         "premise": f"the {colour[0]} {noun[0]} is {word}",
-                        "claim": f"it is {said}",
-                        "verdict": "follows" if label == said else "not",
+                        "claim": f"it is {verdict}",
+                        "verdict": "follows" if label == verdict else "not",
                     }
                 )
                 + "\n"
-                for colour, noun, (word, label), said in product(
+                for colour, noun, (word, label), verdict in product(
                     [*WORDS.values()][0][:2], [*WORDS.values()][1][:3], OPINIONS[:6], ("good", "bad")
                 )
             )
@@ -738,7 +738,7 @@ FROZEN: dict[str, Frozen] = {
         predict=["the thread was cut", "", "she went in"],
         is_scored=False,
         look={"text": TEXT, "heads": "1.1", "word": "the"},
-        made="imported",
+        maker="imported",
     ),
     "tree_classification": Frozen(
         "classify-trees",

@@ -86,7 +86,7 @@ def tagged_columns() -> str:
 
 
 def tagged_conllu(with_types: bool = False) -> str:
-    """Dependency trees; with a comment that says what kind of sentence each is."""
+    """Dependency trees in CoNLL-U, optionally with a comment that gives the kind of sentence."""
     sentences = []
     for number, ((colour, _), (noun, _), (verb, _)) in enumerate(PHRASES, start=1):
         words = [
@@ -110,7 +110,7 @@ def tagged_conllu(with_types: bool = False) -> str:
 
 
 def questions() -> list[dict[str, Any]]:
-    """Who lives where; of every fifth the passage does not say."""
+    """Questions about where people live; every fifth cannot be answered from its passage."""
     rows = []
     for number, (person, place, other) in enumerate(product(PEOPLE, PLACES, PEOPLE)):
         if person == other:
@@ -137,7 +137,7 @@ def squad(rows: list[dict[str, Any]]) -> str:
 
 
 def scored_trees() -> str:
-    """A class at every node."""
+    """Trees with a class at every node."""
     classes = {"good": "4", "bad": "0", "odd": "2"}
     return "".join(
         f"({classes[label]} (2 (2 the) (2 {noun[0]})) ({classes[label]} (2 is) ({classes[label]} {word})))\n"

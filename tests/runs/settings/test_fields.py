@@ -21,7 +21,7 @@ def test_differences_name_the_fields_that_differ() -> None:
 
 
 def test_a_warmup_in_steps_equals_the_same_warmup_as_a_share() -> None:
-    """Runs from before recipes stated shares have numbers of steps."""
+    """Earlier runs store a number of warm-up steps; recipes now give a share of the steps."""
     share = config_of("text-lstm")
     steps = config_of("text-lstm", ["training.schedule.warmup=100"])
     assert differences(share, steps) == differences(steps, share) == []

@@ -60,7 +60,7 @@ def test_the_last_of_several_strings_wins() -> None:
 
 
 def test_a_string_is_not_converted_to_a_number() -> None:
-    """`"1e-3"` is no number here, as `1e-3` is on the command line."""
+    """`"1e-3"` is not a number here, unlike `1e-3` on the command line."""
     with pytest.raises(UserError, match="training__learning_rate takes a number, not '1e-3'"), python_errors():
         config_of("text-lstm", settings_of([], {"training__learning_rate": "1e-3"}))
 
