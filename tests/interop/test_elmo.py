@@ -1,4 +1,4 @@
-"""AllenNLP's ELMo against its equations over its own files in NumPy."""
+"""Imported ELMo models of AllenNLP agree with its equations in NumPy."""
 
 import json
 import sys
@@ -40,23 +40,30 @@ OPTIONS = {
 }
 
 
-def make(folder: Path, **changed: Any) -> dict[str, Any]:
+def make(folder: Path, **shape_changes: Any) -> dict[str, Any]:
     draw = np.random.default_rng(4)
-    dim, wide, letter, total = 4, 6, 3, 7
+    dim, cell_dim, letter_dim, num_filters = 4, 6, 3, 7
     shapes: dict[str, tuple[int, ...]] = {
-        "char_embed": (261, letter),
-        "CNN_proj/W_proj": (total, dim),
+        "char_embed": (261, letter_dim),
+        "CNN_proj/W_proj": (num_filters, dim),
         "CNN_proj/b_proj": (dim,),
     }
     for number, (width, count) in enumerate([(1, 3), (3, 4)]):
-        shapes |= {f"CNN/W_cnn_{number}": (1, width, letter, count), f"CNN/b_cnn_{number}": (count,)}
+        shapes |= {f"CNN/W_cnn_{number}": (1, width, letter_dim, count), f"CNN/b_cnn_{number}": (count,)}
     for number in range(2):
         for part in ("transform", "carry"):
-            shapes |= {f"CNN_high_{number}/W_{part}": (total, total), f"CNN_high_{number}/b_{part}": (total,)}
+            shapes |= {
+                f"CNN_high_{number}/W_{part}": (num_filters, num_filters),
+                f"CNN_high_{number}/b_{part}": (num_filters,),
+            }
         for direction in range(2):
             name = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
-            shapes |= {f"{name}/W_0": (2 * dim, 4 * wide), f"{name}/B": (4 * wide,), f"{name}/W_P_0": (wide, dim)}
-    shapes |= changed
+            shapes |= {
+                f"{name}/W_0": (2 * dim, 4 * cell_dim),
+                f"{name}/B": (4 * cell_dim,),
+                f"{name}/W_P_0": (cell_dim, dim),
+            }
+    shapes |= shape_changes
     weights = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items() if shape}
     with h5py.File(folder / "elmo_weights.hdf5", "w") as file:
         for name, weight in weights.items():
@@ -65,22 +72,22 @@ def make(folder: Path, **changed: Any) -> dict[str, Any]:
     return {name: weight.astype(np.float64) for name, weight in weights.items()}
 
 
-def test_every_level_of_elmo_is_what_its_own_files_say(tmp_path: Path) -> None:
+def test_every_level_of_elmo_matches_its_equations(tmp_path: Path) -> None:
     weights = make(tmp_path)
-    done = import_checkpoint(tmp_path, tmp_path / "run")
-    assert done.architecture == "ELMo"
+    imported = import_checkpoint(tmp_path, tmp_path / "run")
+    assert imported.architecture == "ELMo"
     run = load_run(tmp_path / "run", device="cpu")
     task: Any = run.task
     sentences = [["Größe", "ist", "!"], ["a", "cat", "sat", "there"], ["x" * 60]]
     batch = task.collate(task.reader.encode(sentences))
     with torch.no_grad():
-        found = torch.stack(task.body.levels(batch.inputs, batch.mask))
+        actual = torch.stack(task.body.levels(batch.inputs, batch.mask))
     for row, words in enumerate(sentences):
         expected = levels(OPTIONS, weights, words)
         assert np.abs(expected[1]).max() == pytest.approx(0.5)  # values were clipped
-        np.testing.assert_allclose(found[:, row, 1 : 1 + len(words)].numpy(), expected, atol=2e-5)
+        np.testing.assert_allclose(actual[:, row, 1 : 1 + len(words)].numpy(), expected, atol=2e-5)
     np.testing.assert_allclose(
-        run.embed(" ".join(sentences[1])), found[-1, 1, : 2 + len(sentences[1])].mean(0).numpy(), atol=1e-5
+        run.embed(" ".join(sentences[1])), actual[-1, 1, : 2 + len(sentences[1])].mean(0).numpy(), atol=1e-5
     )
 
 
@@ -92,41 +99,42 @@ BATCHES = [
 ]
 
 
-def test_states_are_carried_from_batch_to_batch_as_allennlp_does(tmp_path: Path) -> None:
-    """Batches become smaller and larger: a row that a batch has not keeps its state, a new one begins with zeros."""
+def test_states_are_carried_between_batches_as_in_allennlp(tmp_path: Path) -> None:
+    """Batches vary in size: rows missing from a batch keep their state, and new rows start with zeros."""
     weights = make(tmp_path)
     import_checkpoint(tmp_path, tmp_path / "run")
     task: Any = load_run(tmp_path / "run", device="cpu").task.double()
     expected, state = carried_levels(OPTIONS, weights, BATCHES), None
     with torch.no_grad():
-        for sentences, wanted in zip(BATCHES, expected, strict=True):
+        for sentences, expected_rows in zip(BATCHES, expected, strict=True):
             batch = task.collate(task.reader.encode(sentences))
-            found, state = task.body.carried_levels(batch.inputs, batch.mask, state)
+            actual, state = task.body.carried_levels(batch.inputs, batch.mask, state)
             for row, words in enumerate(sentences):
+                # Biases plus 1 are stored in float32.
                 np.testing.assert_allclose(
-                    torch.stack(found)[:, row, 1 : 1 + len(words)].numpy(), wanted[row], atol=1e-6
-                )  # biases with 1 added are float32
+                    torch.stack(actual)[:, row, 1 : 1 + len(words)].numpy(), expected_rows[row], atol=1e-6
+                )
     alone = levels(OPTIONS, weights, BATCHES[1][0])
-    assert np.abs(expected[1][0] - alone)[1:].max() > 0.01  # what was read before matters
+    assert np.abs(expected[1][0] - alone)[1:].max() > 0.01  # earlier text has an effect
     np.testing.assert_allclose(expected[0][0], levels(OPTIONS, weights, BATCHES[0][0]))
 
 
-def test_texts_are_embedded_with_what_was_read_before_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_embedded_with_the_state_of_earlier_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = make(tmp_path)
     import_checkpoint(tmp_path, tmp_path / "run")
     run = load_run(tmp_path / "run", device="cpu")
     sentences = [["a", "cat", "sat"], ["there"], [], ["rains", "and", "rains"], ["the", "end"]]
     expected = carried_levels(OPTIONS, weights, [sentences[:2], sentences[2:4], sentences[4:]])
     texts = [" ".join(words) for words in sentences]
-    found = run.embed(texts, tokens=True, carry=2)
-    for vectors, wanted in zip(found, [one for batch in expected for one in batch], strict=True):
-        np.testing.assert_allclose(vectors, wanted[-1], atol=2e-5)
-    assert not np.allclose(found[3], run.embed(texts, tokens=True)[3], atol=0.01)
-    whole = run.embed(texts, carry=2, layer=1)
-    assert not whole[2].any() and whole[4].any()
-    reading = run.text_vectors(carry=2)
+    actual = run.embed(texts, tokens=True, carry=2)
+    for vectors, expected_levels in zip(actual, [one for batch in expected for one in batch], strict=True):
+        np.testing.assert_allclose(vectors, expected_levels[-1], atol=2e-5)
+    assert not np.allclose(actual[3], run.embed(texts, tokens=True)[3], atol=0.01)
+    vectors_of_level = run.embed(texts, carry=2, layer=1)
+    assert not vectors_of_level[2].any() and vectors_of_level[4].any()
+    text_vectors = run.text_vectors(carry=2)
     np.testing.assert_allclose(
-        np.concatenate([reading.of(texts[:2]), reading.of(texts[2:])]), run.embed(texts, carry=2)
+        np.concatenate([text_vectors.of(texts[:2]), text_vectors.of(texts[2:])]), run.embed(texts, carry=2)
     )
     monkeypatch.chdir(tmp_path)
     Path("lines.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
@@ -134,30 +142,39 @@ def test_texts_are_embedded_with_what_was_read_before_them(tmp_path: Path, monke
     np.testing.assert_allclose(np.load("vectors.npy"), run.embed(texts, carry=2))
 
 
-def test_what_cannot_be_carried_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_uses_of_carry_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(tmp_path)
     import_checkpoint(tmp_path, tmp_path / "run")
     run = load_run(tmp_path / "run", device="cpu")
     with pytest.raises(UserError, match=r"carry \(0\), the number of texts read at a time, must be at least 1"):
         run.embed("a cat", carry=0)
-    with pytest.raises(UserError, match="carry is for ELMo, whose states are carried from text to text"):
+    with pytest.raises(
+        UserError,
+        match="carry is for ELMo, whose states are carried from text to text"
+        " in AllenNLP; this run has another body: leave it out",
+    ):
         TextVectors(build_recurrent(RecurrentConfig(dim=4), Tokens(9)), run.task.reader, carry=2)
     assert main(["embed", str(tmp_path / "run"), "a", "--carry", "2", "--search", "b"]) == 2
     assert "--carry makes a text's vector depend on the texts before it" in capsys.readouterr().err
 
 
-def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
+def test_mismatched_and_damaged_files_are_rejected(tmp_path: Path) -> None:
     faults: dict[str, dict[str, Any]] = {
         "has no CNN_proj/b_proj, which its options require; use the options and weights of the same model": {
             "CNN_proj/b_proj": None
         },
-        "projection.weight have the shape 4 x 8, but the options require 4 x 7": {"CNN_proj/W_proj": (8, 4)},
+        "projection.weight have the shape 4 x 8, but the options require 4 x 7.*; copy both files again": {
+            "CNN_proj/W_proj": (8, 4)
+        },
         "has weights that clew cannot use: CNN/W_cnn_2": {"CNN/W_cnn_2": (1, 1)},
         "char_embed has the shape 262 x 3, but should have 261 rows; copy the file again": {"char_embed": (262, 3)},
+        "char_embed has the shape 9999 x 99, which the model of its options cannot hold; copy both files again": {
+            "char_embed": (9999, 99)
+        },
     }
-    for complaint, changed in faults.items():
+    for message, changed in faults.items():
         make(tmp_path, **changed)
-        with pytest.raises(UserError, match=complaint):
+        with pytest.raises(UserError, match=message):
             import_checkpoint(tmp_path, tmp_path / "run")
     make(tmp_path)
     path = tmp_path / "elmo_weights.hdf5"
@@ -196,15 +213,15 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("complaint", SIZES)
-def test_sizes_that_clew_cannot_build_are_refused(complaint: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("message", SIZES)
+def test_sizes_that_clew_cannot_build_are_rejected(message: str, tmp_path: Path) -> None:
     make(tmp_path)
-    (tmp_path / "elmo_options.json").write_text(json.dumps(SIZES[complaint]))
-    with pytest.raises(UserError, match=complaint):
+    (tmp_path / "elmo_options.json").write_text(json.dumps(SIZES[message]))
+    with pytest.raises(UserError, match=message):
         import_checkpoint(tmp_path, tmp_path / "run")
 
 
-def test_a_folder_of_two_models_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_two_models_is_rejected(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / "other_options.json").write_text(json.dumps(OPTIONS))
     with pytest.raises(
@@ -213,7 +230,7 @@ def test_a_folder_of_two_models_is_refused(tmp_path: Path) -> None:
         import_checkpoint(tmp_path, tmp_path / "run")
 
 
-def test_the_package_that_reads_the_weights_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_h5py_tells_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path)
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(UserError, match=r"reading ELMo's weights \(HDF5\) needs h5py; `pip install 'clew\[elmo\]'`"):

@@ -1,4 +1,4 @@
-"""What is wrong with a folder is said in one line, and nothing is written."""
+"""Faulty checkpoints are reported in one line, and nothing is written."""
 
 import json
 import os
@@ -20,19 +20,19 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intact_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "tiny"
     make("BertForMaskedLM", folder)
     return folder
 
 
 @pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    found = tmp_path / "tiny"
-    found.mkdir()
-    for path in whole.iterdir():
-        (found / path.name).write_bytes(path.read_bytes())
-    return found
+def folder(intact_folder: Path, tmp_path: Path) -> Path:
+    copied = tmp_path / "tiny"
+    copied.mkdir()
+    for path in intact_folder.iterdir():
+        (copied / path.name).write_bytes(path.read_bytes())
+    return copied
 
 
 def fields(**changed: Any) -> Callable[[Path], None]:
@@ -53,7 +53,7 @@ def tensors(**changed: Any) -> Callable[[Path], None]:
 
 
 def index(name: str, *, link: bool = False) -> Callable[[Path], None]:
-    """The tensors in a shard that an index names so."""
+    """Move the tensors into a shard that the index lists under this name."""
 
     def change(folder: Path) -> None:
         names = list(load_file(folder / WEIGHTS))
@@ -66,7 +66,7 @@ def index(name: str, *, link: bool = False) -> Callable[[Path], None]:
 
 
 def two_shards(folder: Path) -> None:
-    """Two shards, each of which has every tensor."""
+    """Write two shards that both contain every tensor."""
     names = list(load_file(folder / WEIGHTS))
     for shard in ("1.safetensors", "2.safetensors"):
         (folder / shard).write_bytes((folder / WEIGHTS).read_bytes())
@@ -74,6 +74,13 @@ def two_shards(folder: Path) -> None:
     (folder / INDEX).write_text(
         json.dumps({"weight_map": {names[0]: "1.safetensors", **dict.fromkeys(names[1:], "2.safetensors")}})
     )
+
+
+def index_of_an_absent_tensor(folder: Path) -> None:
+    """Write an index that lists one tensor more than the shard contains."""
+    names = [*load_file(folder / WEIGHTS), "bert.gate"]
+    (folder / WEIGHTS).rename(folder / "shard.safetensors")
+    (folder / INDEX).write_text(json.dumps({"weight_map": dict.fromkeys(names, "shard.safetensors")}))
 
 
 def file(name: str, content: bytes | None, *, without: str = "") -> Callable[[Path], None]:
@@ -88,7 +95,7 @@ def file(name: str, content: bytes | None, *, without: str = "") -> Callable[[Pa
     return change
 
 
-def cut(folder: Path) -> None:
+def truncate(folder: Path) -> None:
     (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100])
 
 
@@ -101,7 +108,7 @@ def fifo(name: str) -> Callable[[Path], None]:
 
 
 def link(name: str) -> Callable[[Path], None]:
-    """A file of the folder that is a link to one outside of it."""
+    """Replace a file of the folder by a link to a file outside."""
 
     def change(folder: Path) -> None:
         (folder / name).rename(folder.parent / name)
@@ -111,7 +118,7 @@ def link(name: str) -> Callable[[Path], None]:
 
 
 def sparse(folder: Path) -> None:
-    """A weights file of a terabyte that takes no room on the disk, with a tensor of that size in it."""
+    """Write a sparse weights file with a tensor of one terabyte."""
     head = json.dumps({"cls.predictions.bias": {"dtype": "F32", "shape": [2**38], "data_offsets": [0, 2**40]}}).encode()
     with (folder / WEIGHTS).open("wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
@@ -120,7 +127,10 @@ def sparse(folder: Path) -> None:
 
 BIAS = "cls__predictions__bias"
 FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a missing field": (fields(hidden_size="gone"), r"config.json has no field hidden_size"),
+    "a missing field": (
+        fields(hidden_size="gone"),
+        r"config.json has no field hidden_size, which the model requires; add it, or copy the file again",
+    ),
     "a field of another kind": (fields(hidden_size="16"), r"hidden_size takes a whole number, not '16'"),
     "no size": (fields(num_hidden_layers=0), r"num_hidden_layers must be at least 1, not 0"),
     "fields that contradict each other": (
@@ -146,13 +156,17 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "more layers than tensors": (
         fields(num_hidden_layers=3),
-        r"has no tensor bert.encoder.layer.2.attention.self.query.weight",
+        r"has no tensor bert.encoder.layer.2.attention.self.query.weight, which its config requires"
+        r"; copy the checkpoint again",
     ),
     "a tensor of another shape": (
         tensors(**{BIAS: torch.zeros(7)}),
         r"cls.predictions.bias has the shape 7, but its config requires 54",
     ),
-    "a tensor too many": (tensors(bert__gate=torch.zeros(2)), r"1 tensor that clew cannot use: bert.gate"),
+    "a tensor too many": (
+        tensors(bert__gate=torch.zeros(2)),
+        r"1 tensor that clew cannot use: bert.gate; the model computes more than its architecture says",
+    ),
     "a tensor too few": (tensors(**{BIAS: None}), r"has no tensor cls.predictions.bias"),
     "a tied weight that is another": (
         tensors(cls__predictions__decoder__weight=torch.ones(54, 16)),
@@ -171,7 +185,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         fields(quantization_config={"bits": 4}),
         r"the weights are quantised \(quantization_config\), which clew cannot read; use a checkpoint in floats",
     ),
-    "a file cut short": (cut, r"model.safetensors cannot be read as safetensors .* copy it again"),
+    "a file cut short": (truncate, r"model.safetensors cannot be read as safetensors .* copy it again"),
     "no config": (file(CONFIG, None), r"is not a checkpoint that clew knows"),
     "a config that is no JSON": (file(CONFIG, b"{"), r"config.json is not JSON"),
     "a config that is a list": (file(CONFIG, b"[]"), r"config.json should hold a JSON object, not \[\]"),
@@ -190,11 +204,18 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         ],
         r"may be a pickle, .*if you trust it, load it with the program that wrote it",
     ),
-    "no tokenizer": (file("tokenizer.json", None), r"has no tokenizer, which a run needs"),
+    "no tokenizer": (
+        file("tokenizer.json", None),
+        r"has no tokenizer, which a run needs to read texts; clew reads .*: save one in the same folder",
+    ),
     "a damaged tokenizer": (file("tokenizer.json", b'{"version": 1}'), r"tokenizer.json: not a tokenizer file"),
     "a smaller vocabulary": (
         fields(vocab_size=30),
-        r"the tokenizer has 54 tokens, but the model has 30",
+        r"the tokenizer has 54 tokens, but the model has 30 \(vocab_size\); use its own",
+    ),
+    "an index of an absent tensor": (
+        index_of_an_absent_tensor,
+        r"shard.safetensors has no tensor bert.gate, which model.safetensors.index.json lists; copy the shards again",
     ),
     "an index without a map": (
         file(INDEX, b"{}", without=WEIGHTS),
@@ -268,10 +289,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_one_line_and_leaves_nothing_behind(fault: str, folder: Path, tmp_path: Path) -> None:
-    change, complaint = FAULTS[fault]
+def test_faults_are_reported_in_one_line_and_nothing_is_written(fault: str, folder: Path, tmp_path: Path) -> None:
+    change, message = FAULTS[fault]
     change(folder)
-    with pytest.raises(UserError, match=complaint) as error:
+    with pytest.raises(UserError, match=message) as error:
         import_checkpoint(folder, tmp_path / "run")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists() and not (tmp_path / "run.partial").exists()
@@ -287,24 +308,24 @@ def test_half_precision_and_old_names_are_read(folder: Path, tmp_path: Path) -> 
     old["embeddings.position_ids"] = torch.arange(40)[None]
     save_file(old, folder / WEIGHTS)
     import_checkpoint(folder, tmp_path / "run")
-    found = load_file(tmp_path / "run" / WEIGHTS)["body.embedding.norm.weight"]
-    assert found.dtype == torch.float32 and found.equal(
+    norm_weight = load_file(tmp_path / "run" / WEIGHTS)["body.embedding.norm.weight"]
+    assert norm_weight.dtype == torch.float32 and norm_weight.equal(
         content["bert.embeddings.LayerNorm.weight"].to(torch.bfloat16).float()
     )
 
 
-def test_a_vocabulary_that_was_rounded_up_is_kept_whole(tmp_path: Path) -> None:
+def test_a_padded_vocabulary_is_kept(tmp_path: Path) -> None:
     make("GPT2LMHeadModel", tmp_path / "theirs")
     content = load_file(tmp_path / "theirs" / WEIGHTS)
     content["transformer.wte.weight"] = torch.cat([content["transformer.wte.weight"], torch.zeros(4, 16)])
     save_file(content, tmp_path / "theirs" / WEIGHTS)
     fields(vocab_size=len(content["transformer.wte.weight"]))(tmp_path / "theirs")
-    done = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
-    assert done.vocabularies["tokenizer"].vocabulary == len(content["transformer.wte.weight"])
-    assert done.vocabularies["tokenizer"].tokens[-1].startswith("<unused")
+    imported = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+    assert imported.vocabularies["tokenizer"].vocabulary == len(content["transformer.wte.weight"])
+    assert imported.vocabularies["tokenizer"].tokens[-1].startswith("<unused")
 
 
-def test_two_texts_are_for_classifiers(folder: Path, tmp_path: Path) -> None:
+def test_pairs_are_only_for_classifiers(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
         match="tiny: only a classifier reads two texts together, and this is a BertForMaskedLM; leave pairs=True out",
@@ -312,11 +333,11 @@ def test_two_texts_are_for_classifiers(folder: Path, tmp_path: Path) -> None:
         import_checkpoint(folder, tmp_path / "run", pairs=True)
 
 
-def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
     import_checkpoint(folder, tmp_path / "run")
     with pytest.raises(UserError, match="run is a run already; choose another folder"):
         import_checkpoint(folder, tmp_path / "run")
-    with pytest.raises(UserError, match="is already a run of clew"):
+    with pytest.raises(UserError, match="is already a run of clew; use it directly"):
         import_checkpoint(tmp_path / "run", tmp_path / "again")
     with pytest.raises(UserError, match="full exists and is not an empty folder"):
         (tmp_path / "full" / "of").mkdir(parents=True)
@@ -325,14 +346,14 @@ def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:
         load_run(folder)
 
 
-def test_a_snapshot_of_the_hub_s_cache_is_read_through_its_links(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_snapshot_in_the_hub_cache_is_read_through_its_links(
+    intact_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tmp_path / "models--someone--tiny"
     snapshot, blobs = model / "snapshots" / "0a1b", model / "blobs"
     snapshot.mkdir(parents=True)
     blobs.mkdir()
-    for number, path in enumerate(whole.iterdir()):
+    for number, path in enumerate(intact_folder.iterdir()):
         (blobs / str(number)).write_bytes(path.read_bytes())
         os.symlink(Path("..") / ".." / "blobs" / str(number), snapshot / path.name)
     monkeypatch.chdir(tmp_path)

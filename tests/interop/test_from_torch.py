@@ -1,4 +1,4 @@
-"""Layers of torch.nn against what becomes of them: values, gradients, masks, states and names."""
+"""Layers converted from torch.nn agree with the originals: values, gradients, masks, states and names."""
 
 import copy
 import pickle
@@ -20,9 +20,7 @@ from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.sources.tokens import Tokens
 from tests.references.agreement import randn, randomise
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:enable_nested_tensor"
-)  # said of modules that are built, whatever is done with them
+pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # a warning whenever such a module is built
 
 RECURRENT = {
     "LSTM": nn.LSTM,
@@ -42,7 +40,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def packed(theirs: Any, x: Tensor) -> tuple[Tensor, Any]:
-    """What torch gives for rows of unequal length."""
+    """The output of torch for rows of unequal length."""
     rows = nn.utils.rnn.pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
     y, state = theirs(rows)
     return nn.utils.rnn.pad_packed_sequence(y, batch_first=True)[0], state
@@ -50,7 +48,7 @@ def packed(theirs: Any, x: Tensor) -> tuple[Tensor, Any]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", RECURRENT)
-def test_a_recurrence_has_the_values_and_gradients_of_torchs(kind: str, shape: str) -> None:
+def test_a_recurrence_matches_torch_in_values_and_gradients(kind: str, shape: str) -> None:
     theirs: Any = randomise(RECURRENT[kind](3, 4, batch_first=True, **SHAPES[shape])).eval()
     ours: Any = clew.from_torch(theirs)
     assert not ours.training
@@ -68,17 +66,21 @@ def test_a_recurrence_has_the_values_and_gradients_of_torchs(kind: str, shape: s
     }
     for number, layer in enumerate(ours.layers):
         layer = getattr(layer, "layer", layer)
-        ways = {"": layer} if not theirs.bidirectional else {"": layer.forward_layer, "_reverse": layer.backward_layer}
-        for suffix, way in ways.items():
-            torch.testing.assert_close(way.cell.input_weight.grad, getattr(theirs, f"weight_ih_l{number}{suffix}").grad)
+        directions = (
+            {"": layer} if not theirs.bidirectional else {"": layer.forward_layer, "_reverse": layer.backward_layer}
+        )
+        for suffix, direction in directions.items():
             torch.testing.assert_close(
-                way.cell.hidden_weight.grad, getattr(theirs, f"weight_hh_l{number}{suffix}").grad
+                direction.cell.input_weight.grad, getattr(theirs, f"weight_ih_l{number}{suffix}").grad
+            )
+            torch.testing.assert_close(
+                direction.cell.hidden_weight.grad, getattr(theirs, f"weight_hh_l{number}{suffix}").grad
             )
             if theirs.bias:
-                torch.testing.assert_close(way.cell.bias.grad, getattr(theirs, f"bias_ih_l{number}{suffix}").grad)
+                torch.testing.assert_close(direction.cell.bias.grad, getattr(theirs, f"bias_ih_l{number}{suffix}").grad)
 
 
-def test_batch_first_is_how_torch_is_called_and_changes_nothing_here() -> None:
+def test_batch_first_makes_no_difference() -> None:
     first: Any = randomise(nn.GRU(3, 4, batch_first=True))
     second: Any = nn.GRU(3, 4).double()
     second.load_state_dict(first.state_dict())
@@ -87,13 +89,13 @@ def test_batch_first_is_how_torch_is_called_and_changes_nothing_here() -> None:
     torch.testing.assert_close(clew.from_torch(second)(x)[0], second(x.transpose(0, 1))[0].transpose(0, 1))
 
 
-def test_a_projection_is_kept() -> None:
+def test_a_projection_is_converted() -> None:
     theirs: Any = randomise(nn.LSTM(3, 6, num_layers=2, proj_size=2, bidirectional=True, batch_first=True))
     x = randn(3, 6, 3)
     torch.testing.assert_close(clew.from_torch(theirs)(x, MASK)[0][MASK], packed(theirs, x)[0][MASK])
 
 
-def test_dropout_stands_between_layers_alone() -> None:
+def test_dropout_is_only_between_layers() -> None:
     ours: Any = clew.from_torch(nn.LSTM(3, 4, num_layers=3, dropout=0.4))
     assert ours.training and [getattr(getattr(layer, "dropout", None), "p", None) for layer in ours.layers] == [
         0.4,
@@ -102,12 +104,12 @@ def test_dropout_stands_between_layers_alone() -> None:
     ]
 
 
-def test_states_go_on_and_start_as_torchs_do() -> None:
+def test_initial_and_carried_states_match_torch() -> None:
     theirs: Any = randomise(nn.LSTM(3, 4, num_layers=2, batch_first=True))
     ours, x = clew.from_torch(theirs), randn(2, 6, 3)
     hidden, cell = randn(2, 2, 4, seed=3), randn(2, 2, 4, seed=4)
-    begun = ours.initial_state(2, Memory(x, None, tuple(zip(hidden, cell, strict=True))), like=x)
-    first, state = ours(x[:, :4], None, begun)
+    initial = ours.initial_state(2, Memory(x, None, tuple(zip(hidden, cell, strict=True))), like=x)
+    first, state = ours(x[:, :4], None, initial)
     second, state = ours(x[:, 4:], None, state)
     expected, (last_hidden, last_cell) = theirs(x, (hidden, cell))
     torch.testing.assert_close(torch.cat([first, second], 1), expected)
@@ -142,7 +144,7 @@ def encoder_of(case: str, *, norm: bool = True) -> Any:
 
 
 def check_gradients(pairs: list[tuple[Tensor, Tensor]], mine: nn.Module, theirs: nn.Module, weights: Tensor) -> None:
-    """Of the inputs, and of every tensor that torch has whole."""
+    """Compare the gradients of the inputs and of every parameter."""
     (y, expected), *inputs = pairs
     torch.testing.assert_close(y, expected)
     (y * weights).sum().backward()
@@ -160,7 +162,7 @@ def check_gradients(pairs: list[tuple[Tensor, Tensor]], mine: nn.Module, theirs:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("case", HALVES)
-def test_an_encoder_has_the_values_and_gradients_of_torchs(case: str, norm: bool, causal: bool) -> None:
+def test_an_encoder_matches_torch_in_values_and_gradients(case: str, norm: bool, causal: bool) -> None:
     theirs = encoder_of(case, norm=norm)
     ours: Any = clew.from_torch(theirs, causal=causal)
     one, other = (randn(3, 6, 8, seed=1).requires_grad_() for _ in range(2))
@@ -170,7 +172,7 @@ def test_an_encoder_has_the_values_and_gradients_of_torchs(case: str, norm: bool
 
 
 @pytest.mark.parametrize("case", HALVES)
-def test_a_decoder_has_the_values_and_gradients_of_torchs(case: str) -> None:
+def test_a_decoder_matches_torch_in_values_and_gradients(case: str) -> None:
     theirs = randomise(nn.TransformerDecoder(nn.TransformerDecoderLayer(**settings_of(case)), 2, nn.LayerNorm(8)))
     ours: Any = clew.from_torch(theirs)
     (x, memory), (other, their_memory) = (
@@ -189,7 +191,7 @@ def test_a_decoder_has_the_values_and_gradients_of_torchs(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["as published", "norm first"])
-def test_a_transformer_has_the_values_and_gradients_of_torchs_and_writes_step_by_step(case: str) -> None:
+def test_a_transformer_matches_torch_at_once_and_step_by_step(case: str) -> None:
     theirs: Any = randomise(nn.Transformer(num_encoder_layers=1, num_decoder_layers=2, **settings_of(case)))
     ours: Any = clew.from_torch(theirs)
     source, target = randn(3, 6, 8, seed=1), randn(3, 5, 8, seed=2)
@@ -211,7 +213,7 @@ def test_a_transformer_has_the_values_and_gradients_of_torchs_and_writes_step_by
     torch.testing.assert_close(torch.cat(steps, 1)[mask], expected)
 
 
-def test_dropouts_stand_where_torchs_do() -> None:
+def test_dropouts_are_converted() -> None:
     ours: Any = clew.from_torch(
         nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, dropout=0.3), 1, enable_nested_tensor=False)
     )
@@ -220,14 +222,14 @@ def test_dropouts_stand_where_torchs_do() -> None:
     assert (network.dropout.p, network.layer.dropout.p) == (0.3, 0.3)
 
 
-def test_weights_under_torchs_names_are_loaded_and_wrong_ones_are_named() -> None:
+def test_weights_with_torch_names_are_loaded_and_wrong_ones_named() -> None:
     theirs: Any = randomise(nn.GRU(3, 4, num_layers=2, bidirectional=True, batch_first=True), seed=1)
     ours: Any = clew.from_torch(nn.GRU(3, 4, num_layers=2, bidirectional=True).double())
     x = randn(2, 5, 3)
     ours.load_state_dict(theirs.state_dict())
     torch.testing.assert_close(ours(x)[0], theirs(x)[0])
     again: Any = clew.from_torch(nn.GRU(3, 4, num_layers=2, bidirectional=True).double())
-    again.load_state_dict(ours.state_dict())  # its own names, too
+    again.load_state_dict(ours.state_dict())  # its own names are accepted too
     torch.testing.assert_close(again(x)[0], theirs(x)[0])
     short = {name: tensor for name, tensor in theirs.state_dict().items() if "_l1_reverse" not in name}
     with pytest.raises(RuntimeError, match=r"Missing key.*layers.1.backward_layer.cell.input_weight"):
@@ -238,7 +240,7 @@ def test_weights_under_torchs_names_are_loaded_and_wrong_ones_are_named() -> Non
         ours.load_state_dict(nn.GRU(5, 4, num_layers=2, bidirectional=True).state_dict())
 
 
-def test_a_part_of_another_module_loads_that_modules_old_checkpoint() -> None:
+def test_a_converted_submodule_loads_an_old_checkpoint() -> None:
     class Tagger(nn.Module):
         def __init__(self, reader: nn.Module):
             super().__init__()
@@ -255,7 +257,7 @@ def test_a_part_of_another_module_loads_that_modules_old_checkpoint() -> None:
         torch.testing.assert_close(reader(x)[0], old.reader(x)[0])
 
 
-def test_the_layers_of_a_body_take_torchs_weights() -> None:
+def test_layers_of_a_body_load_torch_weights() -> None:
     theirs: Any = randomise(nn.LSTM(6, 4, num_layers=2, bidirectional=True, batch_first=True))
     body = (
         build_recurrent(
@@ -270,9 +272,9 @@ def test_the_layers_of_a_body_take_torchs_weights() -> None:
     torch.testing.assert_close(body(tokens, MASK)[0][MASK], packed(theirs, body.embedding.weight[tokens])[0][MASK])
 
 
-def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
+def test_unsupported_modules_are_rejected_in_one_sentence() -> None:
     class Mine(nn.TransformerEncoderLayer):
-        """A layer of someone's."""
+        """A user-defined layer."""
 
     layer = nn.TransformerEncoderLayer(8, 2, 12)
     biased = nn.TransformerEncoderLayer(8, 2, 12)
@@ -281,7 +283,8 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
         "clew has no attention layer with add_bias_kv, add_zero_attn, kdim or vdim; build the layer without them": (
             nn.TransformerEncoder(biased, 1, enable_nested_tensor=False)
         ),
-        "from_torch does not know Linear; known: RNN, LSTM, GRU, TransformerEncoder": nn.Linear(2, 2),
+        "from_torch does not know Linear; known: RNN, LSTM, GRU, TransformerEncoder"
+        ".*; convert the parts of any other module": nn.Linear(2, 2),
         "the layer Mine is not known; known: TransformerEncoderLayer": nn.TransformerEncoder(Mine(8, 2), 1),
         "the activation sigmoid of a Transformer's layer is not known; known: relu, gelu, silu, tanh": (
             nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, activation=torch.sigmoid), 1)
@@ -296,7 +299,11 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
     for sentence, module in faults.items():
         with pytest.raises(UserError, match=sentence):
             clew.from_torch(module)  # type: ignore[call-overload]
-    with pytest.raises(UserError, match="causal applies to a TransformerEncoder only, and this is a LSTM"):
+    with pytest.raises(
+        UserError,
+        match="causal applies to a TransformerEncoder only, and this is a LSTM"
+        ".*, which has its own direction; leave causal out",
+    ):
         clew.from_torch(nn.LSTM(2, 2), causal=True)
     before = Stack([Recurrent(GRU(2, 2, reset="before"))])
     accept_torch_names(before)
@@ -306,7 +313,11 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
         " reset=after",
     ):
         before.load_state_dict(nn.GRU(2, 2).state_dict())
-    with pytest.raises(UserError, match="SelfAttention cannot load weights under torch's names"):
+    with pytest.raises(
+        UserError,
+        match="SelfAttention cannot load weights under torch's names"
+        "; stacks of LSTM, GRU and Elman cells can, and results of from_torch",
+    ):
         accept_torch_names(SelfAttention(8, 2))
     ours: Any = clew.from_torch(nn.Transformer(8, 2, 1, 1, 12))
     with pytest.raises(UserError, match="a Transformer decodes from a source; pass it the state"):
@@ -315,7 +326,7 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
         ours.initial_state(1)
 
 
-def test_the_copy_is_a_copy() -> None:
+def test_conversion_copies_the_weights() -> None:
     theirs: Any = nn.LSTM(2, 3)
     ours: Any = clew.from_torch(theirs)
     assert isinstance(ours, Stack) and isinstance(ours.layers[0], Recurrent) and isinstance(ours.layers[0].cell, LSTM)
@@ -326,7 +337,7 @@ def test_the_copy_is_a_copy() -> None:
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_weights_of_a_recurrence_that_are_frozen_stay_so(kind: type[nn.RNNBase]) -> None:
+def test_frozen_weights_stay_frozen(kind: type[nn.RNNBase]) -> None:
     module = kind(3, 4, num_layers=2, bidirectional=True)
     for name, parameter in module.named_parameters():
         parameter.requires_grad_("_l1" in name and "weight" in name)

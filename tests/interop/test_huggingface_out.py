@@ -1,4 +1,4 @@
-"""Runs that clew made itself, as `transformers` loads them; and those that it has no class for."""
+"""Exported runs of clew, loaded by `transformers`; runs without a matching class are rejected."""
 
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ def run_of(folder: Path, tokenizer: str, model: dict[str, Any], task: dict[str, 
     config = resolve({"recipe": "mine", "text": {"tokenizer": tokenizer}, "model": {**SIZES, **model}, "task": task})
     labels = {"classification": {"labels": Labels(["a", "b"])}, "tagging": {"tags": Labels(["a", "b"])}}
     vocabularies = {"tokenizer": TOKENIZERS[tokenizer](), **labels.get(task["name"], {})}
-    built = randomised(build_task(config, vocabularies, to_train=False))
-    return Run(folder, config, vocabularies, built)
+    task_module = randomised(build_task(config, vocabularies, to_train=False))
+    return Run(folder, config, vocabularies, task_module)
 
 
 OWN: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
@@ -72,7 +72,7 @@ OWN: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", OWN)
-def test_a_run_of_clew_s_own_says_the_same_in_transformers(case: str, tmp_path: Path) -> None:
+def test_an_exported_run_gives_the_same_scores_in_transformers(case: str, tmp_path: Path) -> None:
     name, tokenizer, model, task = OWN[case]
     run = run_of(tmp_path, tokenizer, model, task)
     expected = ours_of(run)
@@ -93,10 +93,18 @@ def test_a_run_of_clew_s_own_says_the_same_in_transformers(case: str, tmp_path: 
     assert again.decode(again("the cat", add_special_tokens=False)["input_ids"]) == "the cat"
 
 
-REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+REJECTED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "GPT-2 cannot express position='rotary'": ("bpe", {"family": "gpt", "position": "rotary"}, LANGUAGE),
-    "GPT-2 cannot express window=3": ("bpe", {"family": "gpt", "window": 3}, LANGUAGE),
-    "GPT-2 has no bias in its output layer.*task.bias=false": ("bpe", {"family": "gpt"}, {**LANGUAGE, "bias": True}),
+    "GPT-2 cannot express window=3 of this gpt; it supports None only": (
+        "bpe",
+        {"family": "gpt", "window": 3},
+        LANGUAGE,
+    ),
+    "GPT-2 has no bias in its output layer, but this run has one; train with task.bias=false": (
+        "bpe",
+        {"family": "gpt"},
+        {**LANGUAGE, "bias": True},
+    ),
     "BertForTokenClassification cannot express output='crf'": ("wordpiece", {"family": "bert"}, {"name": "tagging"}),
     "cannot express pooling='max'": ("wordpiece", {"family": "bert"}, {"name": "classification"}),
     "no architecture for the family recurrent": ("bpe", {"family": "recurrent"}, LANGUAGE),
@@ -104,7 +112,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-REFUSED |= {
+REJECTED |= {
     "BertModel has no counterpart of this run's pooling.inner.bias, .*; use format='onnx' or format='torch'": (
         "wordpiece",
         {"family": "bert"},
@@ -112,26 +120,26 @@ REFUSED |= {
     ),
 }
 DYNAMIC = {"name": "dynamic", "original_max_length": 32}
-REFUSED |= {
+REJECTED |= {
     r"starts at model.max_length \(64\), but this run's starts at original_max_length \(32\); use format='onnx' or"
     " format='torch'": ("bpe", {"family": "llama", "max_length": 64, "rotary_scaling": DYNAMIC}, LANGUAGE),
 }
 
 
-@pytest.mark.parametrize("complaint", REFUSED)
-def test_what_no_class_of_theirs_computes_is_named(complaint: str, tmp_path: Path) -> None:
-    tokenizer, model, task = REFUSED[complaint]
+@pytest.mark.parametrize("message", REJECTED)
+def test_features_without_a_counterpart_in_transformers_are_rejected(message: str, tmp_path: Path) -> None:
+    tokenizer, model, task = REJECTED[message]
     sizes = {"num_heads": 2} if model["family"] != "recurrent" else {}
     config = resolve(
         {"recipe": "mine", "text": {"tokenizer": tokenizer}, "model": {"dim": 16, **sizes, **model}, "task": task}
     )
     vocabularies = {"tokenizer": TOKENIZERS[tokenizer](), "labels": Labels(["a", "b"]), "tags": Labels(["a", "b"])}
     run = Run(tmp_path, config, vocabularies, build_task(config, vocabularies, to_train=False))
-    with pytest.raises(UserError, match=complaint):
+    with pytest.raises(UserError, match=message):
         write_huggingface(run, tmp_path)
 
 
-def test_embeddings_that_no_class_of_theirs_has_are_refused(tmp_path: Path) -> None:
+def test_embeddings_without_a_counterpart_in_transformers_are_rejected(tmp_path: Path) -> None:
     model = {"family": "gpt", "dim": 16, "num_heads": 2}
     config = resolve({"recipe": "mine", "text": {"tokenizer": "word"}, "model": model, "task": LANGUAGE})
     config = config.model_copy(update={"embedding": EmbeddingConfig(characters="cnn")})
@@ -144,7 +152,7 @@ def test_embeddings_that_no_class_of_theirs_has_are_refused(tmp_path: Path) -> N
         write_huggingface(run, tmp_path)
 
 
-def test_an_adapter_is_merged_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adapter_must_be_merged_before_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[1] / "runs" / "frozen" / "format-1")
     with pytest.raises(
         UserError,
@@ -153,7 +161,7 @@ def test_an_adapter_is_merged_first(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         write_huggingface(load_run("classification_adapter/run", device="cpu"), tmp_path)
 
 
-def test_the_card_of_a_tagger_tells_words_with_the_tags_that_clew_writes(
+def test_the_card_of_a_tagger_shows_code_that_gives_the_same_tags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, settings = RUNS["bert that tags"]
@@ -167,6 +175,6 @@ def test_the_card_of_a_tagger_tells_words_with_the_tags_that_clew_writes(
     for text in ("Ada met Bo .", "Ada runs to Paris , Ada", "unheard-of Paris Ada runs"):
         capsys.readouterr()
         exec(code.replace("Ada met Bo .", text), {})
-        found = run.tag(text, tokenised=True).words
-        assert capsys.readouterr().out.strip() == str([(word.word, word.tag) for word in found])
+        words = run.tag(text, tokenised=True).words
+        assert capsys.readouterr().out.strip() == str([(word.word, word.tag) for word in words])
     assert "# the model predicts BIOES; convert to IOB2" in card

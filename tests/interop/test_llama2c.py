@@ -1,4 +1,4 @@
-"""llama2.c's checkpoints against a reading of its equations in NumPy, written from its file format."""
+"""Imported llama2.c checkpoints agree with its equations, implemented in NumPy from the file format."""
 
 import struct
 from pathlib import Path
@@ -30,16 +30,16 @@ SCORES = {" the": -1.0, " cat": -2.0, "he": -3.0, " t": -4.0, "at": -5.0, " c": 
 
 
 def make(folder: Path, tied: bool, version: int = 0, group: int = 8) -> dict[str, Any]:
-    """Writes a checkpoint; the weights that it holds, those of version 2 as their bytes say them."""
+    """Write a checkpoint; return its weights, for version 2 after quantisation."""
     draw = np.random.default_rng(3)
     vocabulary, head_dim = len(PIECES), DIM // HEADS
-    narrow = GROUPS * head_dim
+    group_dim = GROUPS * head_dim
     shapes = {
         "table": (vocabulary, DIM),
         "norm_1": (LAYERS, DIM),
         "q": (LAYERS, DIM, DIM),
-        "k": (LAYERS, narrow, DIM),
-        "v": (LAYERS, narrow, DIM),
+        "k": (LAYERS, group_dim, DIM),
+        "v": (LAYERS, group_dim, DIM),
         "o": (LAYERS, DIM, DIM),
         "norm_2": (LAYERS, DIM),
         "w1": (LAYERS, HIDDEN, DIM),
@@ -83,29 +83,28 @@ def make(folder: Path, tied: bool, version: int = 0, group: int = 8) -> dict[str
             scales = (np.abs(groups).max(1) / 127).astype("<f4")
             numbers = np.round(groups / scales[:, None]).astype(np.int8)
             content += numbers.tobytes() + scales.tobytes()
-            read = (numbers * scales[:, None].astype(np.float64)).reshape(weight.shape)
+            dequantised = (numbers * scales[:, None].astype(np.float64)).reshape(weight.shape)
             if len(each) == 1:
-                weights[name] = read
+                weights[name] = dequantised
             else:
-                weights[name][layer] = read
+                weights[name][layer] = dequantised
     (folder / "stories.bin").write_bytes(content)
     tokens = b"".join(
         struct.pack("<fi", SCORES.get(piece, -1e3), len(piece.encode())) + piece.encode() for piece in PIECES
     )
     (folder / "tokenizer.bin").write_bytes(struct.pack("<i", 7) + tokens)
-    return {
-        name: weight.astype("<f4").astype(np.float64) for name, weight in weights.items()
-    }  # a quantised one to the last bit or so
+    # Quantised weights are accurate to about the last bit.
+    return {name: weight.astype("<f4").astype(np.float64) for name, weight in weights.items()}
 
 
 def logits(weights: dict[str, Any], tokens: list[int]) -> Any:
-    """llama2.c's forward, a token at a time, neighbouring features turned."""
-    head_dim, keys, values, found = DIM // HEADS, [[] for _ in range(LAYERS)], [[] for _ in range(LAYERS)], []
+    """The forward pass of llama2.c, one token at a time, with rotation of neighbouring features."""
+    head_dim, keys, values, rows = DIM // HEADS, [[] for _ in range(LAYERS)], [[] for _ in range(LAYERS)], []
 
     def norm(x: Any, g: Any) -> Any:
         return g * x / np.sqrt((x**2).mean() + 1e-5)
 
-    def turned(x: Any, place: int) -> Any:
+    def rotated(x: Any, place: int) -> Any:
         y = x.copy()
         for i in range(0, len(x), 2):
             angle = place / 10000 ** ((i % head_dim) / head_dim)
@@ -117,8 +116,8 @@ def logits(weights: dict[str, Any], tokens: list[int]) -> Any:
         x = weights["table"][token].copy()
         for n in range(LAYERS):
             h = norm(x, weights["norm_1"][n])
-            q = turned(weights["q"][n] @ h, place)
-            keys[n].append(turned(weights["k"][n] @ h, place))
+            q = rotated(weights["q"][n] @ h, place)
+            keys[n].append(rotated(weights["k"][n] @ h, place))
             values[n].append(weights["v"][n] @ h)
             context = np.zeros(DIM)
             for head in range(HEADS):
@@ -132,36 +131,36 @@ def logits(weights: dict[str, Any], tokens: list[int]) -> Any:
             h = norm(x, weights["norm_2"][n])
             inner = weights["w1"][n] @ h
             x = x + weights["w2"][n] @ (inner / (1 + np.exp(-inner)) * (weights["w3"][n] @ h))
-        found.append(weights.get("output", weights["table"]) @ norm(x, weights["norm"]))
-    return np.stack(found)
+        rows.append(weights.get("output", weights["table"]) @ norm(x, weights["norm"]))
+    return np.stack(rows)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_checkpoint_of_llama2_c_s_computes_what_its_equations_say(tied: bool, version: int, tmp_path: Path) -> None:
+def test_a_llama2c_checkpoint_matches_its_equations(tied: bool, version: int, tmp_path: Path) -> None:
     weights = make(tmp_path, tied, version)
-    done = import_checkpoint(tmp_path / "stories.bin", tmp_path / "run")
-    assert done.architecture == "llama2.c"
+    imported = import_checkpoint(tmp_path / "stories.bin", tmp_path / "run")
+    assert imported.architecture == "llama2.c"
     run = load_run(tmp_path / "run", device="cpu")
     text = "the cat é"
     ids = [PIECES.index(piece) for piece in (" the", " cat")]
     assert run.tokenizer.encode(text)[:2] == ids and run.tokenizer.decode(run.tokenizer.encode(text)) == text
     tokens = [1, *run.tokenizer.encode(text)]
     with torch.no_grad():
-        found = run.task.logits(run.task.body(torch.tensor([tokens]))[0])[0]
-    np.testing.assert_allclose(found.numpy(), logits(weights, tokens), atol=1e-5)
+        actual = run.task.logits(run.task.body(torch.tensor([tokens]))[0])[0]
+    np.testing.assert_allclose(actual.numpy(), logits(weights, tokens), atol=1e-5)
     written = list(tokens)
     for _ in range(5):
         scores = logits(weights, written)[-1]
-        scores[2] = -np.inf  # a text that is not to stop has no end
+        scores[2] = -np.inf  # with stop=False there is no end token
         written.append(int(scores.argmax()))
     assert run.generate(text, method="greedy", max_new=5, stop=False).tokens == written[len(tokens) :]
 
 
-def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -> None:
+def test_invalid_llama2c_files_are_rejected_in_one_line(tmp_path: Path) -> None:
     make(tmp_path, True)
-    path, beside = tmp_path / "stories.bin", tmp_path / "tokenizer.bin"
-    whole, tokens = path.read_bytes(), beside.read_bytes()
+    path, tokenizer_path = tmp_path / "stories.bin", tmp_path / "tokenizer.bin"
+    whole, tokens = path.read_bytes(), tokenizer_path.read_bytes()
     faults = {
         "has a header of 28": whole[:20],
         r"bytes, but its header \(dim=16, .*\) requires .*; it is cut short: copy it again": whole[:-4],
@@ -171,29 +170,31 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
         "its header says dim=-1, .*; convert a torch pickle with llama2.c's export.py": b"\xff\xff\xff\xff" + whole[4:],
         "may be a pickle": b"PK\x03\x04" + whole[4:],
     }
-    for complaint, content in faults.items():
+    for message, content in faults.items():
         path.write_bytes(content)
-        with pytest.raises(UserError, match=complaint):
+        with pytest.raises(UserError, match=message):
             import_checkpoint(path, tmp_path / "run")
     make(tmp_path, True, version=2)
     quantised = path.read_bytes()
-    for complaint, content in {
+    for message, content in {
         "is cut short": quantised[:-1],
         "not a llama2.c checkpoint of version 2": quantised + b"1",
-        "the group size .7. does not divide the weights": quantised[:37] + struct.pack("<i", 7) + quantised[41:],
+        "the group size .7. does not divide the weights.*; write it again with export.py": quantised[:37]
+        + struct.pack("<i", 7)
+        + quantised[41:],
     }.items():
         path.write_bytes(content)
-        with pytest.raises(UserError, match=complaint):
+        with pytest.raises(UserError, match=message):
             import_checkpoint(path, tmp_path / "run")
     path.write_bytes(whole)
-    for complaint, content in {
+    for message, content in {
         "is not a llama2.c tokenizer, or is cut short; copy it again": tokens[:-1],
-        "has 269 tokens, but the model has 271": tokens[:-18],
+        "has 269 tokens, but the model has 271.*; use the tokenizer that belongs to it": tokens[:-18],
     }.items():
-        beside.write_bytes(content)
-        with pytest.raises(UserError, match=complaint):
+        tokenizer_path.write_bytes(content)
+        with pytest.raises(UserError, match=message):
             import_checkpoint(path, tmp_path / "run")
-    beside.unlink()
+    tokenizer_path.unlink()
     with pytest.raises(UserError, match="tokenizer.bin is missing; put the checkpoint's tokenizer there, under"):
         import_checkpoint(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Marian in and out: its numbers, its tokens, its two tokenizers."""
+"""Marian models, imported and exported: the same scores, tokens and tokenizers."""
 
 import json
 import warnings
@@ -68,7 +68,7 @@ def make_marian(folder: Path, *, seed: int = 5, **more: Any) -> Any:
 
 
 def check_same(run: Run, model: Any) -> None:
-    """Scores of given targets, and what is written by itself."""
+    """Compare the scores of given targets, and greedy translations."""
     task: Any = run.task
     pairs = [Pair(source, target) for source, target in zip(TEXTS, GERMAN, strict=True)]
     batch = task.collate(task.encode(pairs))
@@ -87,7 +87,7 @@ def check_same(run: Run, model: Any) -> None:
 
 
 def check_same_tokens(run: Run, folder: Path, sources: list[str], targets: list[str]) -> None:
-    """What a folder's tokenizer makes of texts on both sides, and of ids."""
+    """Compare the tokenizer of a folder on source texts, target texts and ids."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends another package
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -100,10 +100,10 @@ def check_same_tokens(run: Run, folder: Path, sources: list[str], targets: list[
     assert tokenizer.batch_decode(ids, skip_special_tokens=True) == [task.target.decode(each).strip() for each in ids]
 
 
-def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: Path) -> None:
+def test_a_marian_model_gives_the_same_results_after_import_and_export(tmp_path: Path) -> None:
     model = make_marian(tmp_path / "theirs")
-    done = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
-    assert (done.architecture, done.notes) == ("MarianMTModel", [])
+    imported = import_checkpoint(tmp_path / "theirs", tmp_path / "run")
+    assert (imported.architecture, imported.notes) == ("MarianMTModel", [])
     run = load_run(tmp_path / "run", device="cpu")
     check_same(run, model)
     with warnings.catch_warnings():
@@ -125,8 +125,8 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
     check_same(run, again.eval())
     check_same_tokens(run, tmp_path / "back", [*sources, *GERMAN], [*GERMAN, *TEXTS])
     import_checkpoint(tmp_path / "back", tmp_path / "twice")
-    for role, kept in load_run(tmp_path / "twice", device="cpu").vocabularies.items():
-        assert kept.encode_batch(TEXTS + GERMAN) == run.vocabularies[role].encode_batch(TEXTS + GERMAN)
+    for role, vocabulary in load_run(tmp_path / "twice", device="cpu").vocabularies.items():
+        assert vocabulary.encode_batch(TEXTS + GERMAN) == run.vocabularies[role].encode_batch(TEXTS + GERMAN)
     path = tmp_path / "theirs" / "generation_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "num_beams": 3, "length_penalty": 0.6}))
     searching = import_checkpoint(tmp_path / "theirs", tmp_path / "searching").config.decoding
@@ -151,20 +151,20 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_search_finds_what_transformers_finds(seed: int, tmp_path: Path) -> None:
+def test_search_settings_give_the_translations_of_transformers(seed: int, tmp_path: Path) -> None:
     model = make_marian(tmp_path / "theirs", seed=seed)
     with torch.no_grad():
-        model.final_logits_bias[0, 0] += 0.7 * (seed - 1)  # hypotheses end before the limit, too
+        model.final_logits_bias[0, 0] += 0.7 * (seed - 1)  # so that some hypotheses end before the limit
     model.save_pretrained(tmp_path / "theirs")
     (tmp_path / "back").mkdir()
     pad = model.config.pad_token_id
     tokens = {"eos_token_id": 0, "pad_token_id": pad, "decoder_start_token_id": pad, "bad_words_ids": [[pad]]}
     pairs = [Pair(text, "") for text in TEXTS]
     for number, settings in enumerate(SEARCHES.values()):
-        given = {**tokens, **settings}
-        (tmp_path / "theirs" / "generation_config.json").write_text(json.dumps(given))
+        generation = {**tokens, **settings}
+        (tmp_path / "theirs" / "generation_config.json").write_text(json.dumps(generation))
         run = load_run(import_checkpoint(tmp_path / "theirs", tmp_path / f"run-{number}").folder, device="cpu")
-        searching = transformers.GenerationConfig(**given)
+        searching = transformers.GenerationConfig(**generation)
         for pair, sides in zip(pairs, run.task.encode(pairs), strict=True):
             written = model.generate(torch.tensor([sides.source]), generation_config=searching)[0, 1:].tolist()
             expected = written[: written.index(0)] if 0 in written else written
@@ -173,7 +173,7 @@ def test_a_search_finds_what_transformers_finds(seed: int, tmp_path: Path) -> No
         assert import_checkpoint(tmp_path / "back", tmp_path / f"again-{number}").config.decoding == run.config.decoding
 
 
-def test_ids_of_pieces_that_only_the_source_has_are_text_too(tmp_path: Path) -> None:
+def test_ids_of_pieces_only_in_the_source_are_decoded(tmp_path: Path) -> None:
     make_marian(tmp_path / "theirs")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends another package
@@ -190,7 +190,7 @@ def test_ids_of_pieces_that_only_the_source_has_are_text_too(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("shared", quickly([True, False], False))
-def test_a_marian_that_ties_nothing_has_three_tables(shared: bool, tmp_path: Path) -> None:
+def test_an_untied_marian_model_has_three_tables(shared: bool, tmp_path: Path) -> None:
     model = make_marian(tmp_path / "theirs", tie_word_embeddings=False, share_encoder_decoder_embeddings=shared)
     import_checkpoint(tmp_path / "theirs", tmp_path / "run")
     run = load_run(tmp_path / "run", device="cpu")
@@ -200,19 +200,19 @@ def test_a_marian_that_ties_nothing_has_three_tables(shared: bool, tmp_path: Pat
     check_same(run, transformers.MarianMTModel.from_pretrained(tmp_path / "back").eval())
 
 
-def test_a_search_that_clew_has_not_is_refused(tmp_path: Path) -> None:
+def test_unsupported_search_settings_are_rejected(tmp_path: Path) -> None:
     make_marian(tmp_path / "theirs")
     path = tmp_path / "theirs" / "generation_config.json"
-    for given, sentence in (
+    for generation, sentence in (
         ({"early_stopping": "soon"}, "early_stopping is 'soon'; known: false, true, 'never'"),
         ({"forced_eos_token_id": 7}, r"forced_eos_token_id \(7\) must be eos_token_id \(0\)"),
     ):
-        path.write_text(json.dumps(given))
+        path.write_text(json.dumps(generation))
         with pytest.raises(UserError, match=sentence):
             import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
 
-def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(
+def test_an_imported_marian_model_is_fine_tuned_with_its_tokenizers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -221,8 +221,14 @@ def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(
     base = load_run("marian", device="cpu")
     pairs = "".join(f"{a}\t{b}\n" for a in TEXTS for b in GERMAN)
     (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
-    given = ["transfer.from=marian", "data.train=pairs.tsv", *TINY, "training.batch_tokens=null", "decoding.max_new=8"]
-    result = run_recipe("translate", [*given, "training.steps=20", "training.evaluate_every=20"], out=Path("run"))
+    settings = [
+        "transfer.from=marian",
+        "data.train=pairs.tsv",
+        *TINY,
+        "training.batch_tokens=null",
+        "decoding.max_new=8",
+    ]
+    result = run_recipe("translate", [*settings, "training.steps=20", "training.evaluate_every=20"], out=Path("run"))
     run, config = load_run("run", device="cpu"), cast(Any, result.run.config)
     assert [run.vocabularies[role].hash for role in ("source", "target")] == [
         base.vocabularies[role].hash for role in ("source", "target")
@@ -232,9 +238,9 @@ def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(
     assert run.score_translation(source, target).log_prob > base.score_translation(source, target).log_prob
 
 
-def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_order(tmp_path: Path) -> None:
-    both = train_bpe([*TEXTS, *GERMAN], size=290)
-    vocabularies = {"source": both, "target": both}
+def test_a_transformer_of_clew_is_exported_as_marian(tmp_path: Path) -> None:
+    tokenizer = train_bpe([*TEXTS, *GERMAN], size=290)
+    vocabularies = {"source": tokenizer, "target": tokenizer}
     model = {"family": "transformer", "dim": 16, "num_layers": 1, "num_heads": 2, "activation": "gelu"}
     config = resolve(
         {
@@ -270,7 +276,7 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
         write_huggingface(Run(tmp_path, listed, vocabularies, task), tmp_path)
 
 
-def test_tokenizers_that_lack_a_file_or_have_wrong_ids_are_refused(tmp_path: Path) -> None:
+def test_tokenizers_with_missing_files_or_wrong_ids_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
         match="has no source.spm; copy all tokenizer files of the checkpoint into it: source.spm, target.spm, vocab",
@@ -279,11 +285,13 @@ def test_tokenizers_that_lack_a_file_or_have_wrong_ids_are_refused(tmp_path: Pat
     for name in ("source", "target"):
         learn(TEXTS, tmp_path / name, model_type="unigram", vocab_size=40).rename(tmp_path / f"{name}.spm")
     (tmp_path / "vocab.json").write_text('{"</s>": 0, "<unk>": 2, "<pad>": 3}')
-    with pytest.raises(UserError, match="vocab.json should have ids from 0 on"):
+    with pytest.raises(
+        UserError, match="vocab.json should have ids from 0 on, and </s>, <unk> and <pad>; copy it again"
+    ):
         marian_tokenizers(tmp_path)
 
 
-def test_tokenizers_with_ids_of_their_own_are_written_as_such(tmp_path: Path) -> None:
+def test_tokenizers_with_separate_ids_survive_a_round_trip(tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     for folder in (theirs, ours):
         folder.mkdir()
@@ -307,22 +315,22 @@ def test_tokenizers_with_ids_of_their_own_are_written_as_such(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "tokenizer", [train_bpe(TEXTS, size=280), train_unigram(TEXTS, size=320)], ids=["bpe", "unigram"]
 )
-def test_a_tokenizer_of_clew_s_own_is_no_file_of_sentencepiece(tokenizer: Tokenizer) -> None:
+def test_a_tokenizer_of_clew_has_no_sentencepiece_form(tokenizer: Tokenizer) -> None:
     assert unigram_pieces(tokenizer.inner) is None
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"byte_fallback": True}, {"add_dummy_prefix": False, "remove_extra_whitespaces": False}]
 )
-def test_a_file_that_is_written_says_what_was_read(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_sentencepiece_file_survives_a_round_trip(options: dict[str, Any], tmp_path: Path) -> None:
     path = learn(
         TEXTS, tmp_path / "mine", model_type="unigram", vocab_size=300 if "byte_fallback" in options else 40, **options
     )
-    found = read_sentencepiece(path)
-    write_sentencepiece(tmp_path / "again.spm", found)
-    assert replace(read_sentencepiece(tmp_path / "again.spm"), path=path) == found
-    made = unigram_pieces(tokenizer_of(found))
-    assert made is not None and replace(made, path=path) == found
-    both = [sentencepiece.SentencePieceProcessor(model_file=str(file)) for file in (path, tmp_path / "again.spm")]
+    original = read_sentencepiece(path)
+    write_sentencepiece(tmp_path / "again.spm", original)
+    assert replace(read_sentencepiece(tmp_path / "again.spm"), path=path) == original
+    rebuilt = unigram_pieces(tokenizer_of(original))
+    assert rebuilt is not None and replace(rebuilt, path=path) == original
+    tokenizer = [sentencepiece.SentencePieceProcessor(model_file=str(file)) for file in (path, tmp_path / "again.spm")]
     texts = [*TEXTS, "  two  spaces \u00e9 "]
-    assert both[0].encode(texts) == both[1].encode(texts)
+    assert tokenizer[0].encode(texts) == tokenizer[1].encode(texts)

