@@ -171,7 +171,12 @@ def missing(facts: dict[str, Any]) -> list[dict[str, Any]]:
     if facts["compiler"] is None:
         remedy = "install g++ or clang"
         gaps.append(
-            {"what": "a C++ compiler", "for": "training.compile=true and fast cells of your own on a CPU", "remedy": remedy, "needed": False}
+            {
+                "what": "a C++ compiler",
+                "for": "training.compile=true and fast cells of your own on a CPU",
+                "remedy": remedy,
+                "needed": False,
+            }
         )
     for disk in facts["disks"]:
         if not disk["writable"] or disk["free"] < LITTLE:
