@@ -46,7 +46,7 @@ def check_batches(of, batch_size, length):
         assert [token + 1 for token in real(batch, "tokens")] == real(batch, "targets")
         if batch.mask is not None:
             assert batch.mask.dtype == torch.bool and not batch.mask.all()
-            assert (batch.mask[:, 1:] <= batch.mask[:, :-1]).all(), "a row's real places come first"
+            assert (batch.mask[:, 1:] <= batch.mask[:, :-1]).all(), "a row's real positions come first"
             assert not batch.tokens[~batch.mask].any() and not batch.targets[~batch.mask].any()
 
 
@@ -125,7 +125,7 @@ def test_chunks_of_varied_length_cover_the_same_tokens_as_equal_ones(num_tokens,
     assert plan.num_targets == equal.num_targets
     assert [batch.fresh for batch in plan_batches] == [True] + [False] * (len(plan_batches) - 1)
     for before, after in zip(plan_batches, plan_batches[1:], strict=False):
-        assert torch.equal(after.tokens[:, 0], before.targets[:, -1]), "a chunk goes on where the one before it ended"
+        assert torch.equal(after.tokens[:, 0], before.targets[:, -1]), "a chunk continues where the previous one ended"
     for batch in plan_batches:
         assert batch.mask is None and batch.rate == batch.tokens.shape[1] / length
     assert all(batch.tokens.shape[1] >= min(5, length) for batch in plan_batches[:-1])

@@ -124,7 +124,7 @@ def test_a_prefix_is_scored_once() -> None:
     prefix_beam_search(randn(2, 6, 3).log_softmax(-1), beams=5, language_model=model)
     assert len(model.asked) == len(set(model.asked)) > 5
     prefix_beam_search(randn(2, 6, 3).log_softmax(-1), beams=5, language_model=model, alpha=0.0)
-    assert len(model.asked) == len(set(model.asked)), "a model without weight is not asked"
+    assert len(model.asked) == len(set(model.asked)), "a model with weight 0 is not called"
 
 
 def test_a_length_bonus_makes_transcripts_longer() -> None:

@@ -86,7 +86,7 @@ def test_a_step_that_is_not_calm_runs_as_written(cuts):
     assert outputs.tolist() == [[start + 101 * step + 1 for step in range(10)] for start in (1, 3)]
     assert kinds.tolist() == [[int((1 + step) % 4 == 0 or (3 + step) % 4 == 0) for step in range(10)]] * 2
     assert repeated.frame[0].tolist() == [11, 13]
-    assert len(looked) <= 10, "the host looks where it does not know, and not at every step"
+    assert len(looked) <= 10, "the host checks only where it must, not at every step"
 
 
 def generate_sliding(task: LanguageModel, device: str) -> list[torch.Tensor]:

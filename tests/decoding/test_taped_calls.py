@@ -27,7 +27,7 @@ def test_a_chunk_read_from_a_tape_equals_the_stepper(family, monkeypatch):
         log_probs, _ = taped(tokens, None, copy_state(state))
         torch.testing.assert_close(log_probs, expected)
         state = after
-    assert len(steps) >= 9, "chunks of every length come to a tape"
+    assert len(steps) >= 9, "chunks of every length are taped"
 
 
 @torch.inference_mode()

@@ -36,13 +36,13 @@ def test_a_heatmap_states_what_it_measures(instrument, run, options):
 
 @pytest.mark.parametrize(("instrument", "run", "options", "headings"), HEADINGS, ids=[name for name, *_ in HEADINGS])
 def test_columns_of_numbers_have_units(instrument, run, options, headings):
-    found = {
+    headers = {
         name
         for part in look(small_run(run), instrument, options).parts
         if isinstance(part, Table)
         for name in part.header
     }
-    assert headings <= found
+    assert headings <= headers
 
 
 def test_a_divergence_in_nats_is_not_written_as_a_percentage():

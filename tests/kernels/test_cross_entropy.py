@@ -240,7 +240,7 @@ def test_chunks_are_equal_within_the_limit_of_logits(rows, vocabulary):
     chunk = chunk_rows(rows, vocabulary, LOGITS["cpu"])
     assert chunk >= 1 and chunk * vocabulary <= max(LOGITS["cpu"], LEAST_ROWS * vocabulary)
     if rows * vocabulary <= LOGITS["cpu"]:
-        assert chunk >= rows, "what fits into one chunk is one"
+        assert chunk >= rows, "a batch that fits into one chunk is one chunk"
     num_chunks = math.ceil(rows / chunk)
     assert num_chunks * chunk - rows < num_chunks, "the last chunk is not much shorter than the others"
 

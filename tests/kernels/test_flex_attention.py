@@ -123,7 +123,7 @@ def test_autocast_and_layouts_do_not_recompile_a_signature(uncompiled):
     assert uncompiled() == len(forms._compiled) == 2, "float32 that autocast rounds is another signature"
     attend(2, length=BLOCK - 3)
     attend(2, length=BLOCK - 5)
-    assert uncompiled() == len(forms._compiled) == 3, "lengths of as many blocks share one"
+    assert uncompiled() == len(forms._compiled) == 3, "lengths with equal numbers of blocks share a signature"
 
 
 def test_a_signature_refused_by_the_compiler_is_not_tried_again(uncompiled, monkeypatch):
@@ -156,4 +156,4 @@ def test_the_mask_of_full_rows_is_made_once():
         run_flex(lambda query, *rest: query, x, x, x, sight(None, True, 60), None, 0.3)
     assert cached_mask.cache_info()[:2] == (1, 1)
     run_flex(lambda query, *rest: query, x, x, x, sight(RAGGED, True, 60), None, 0.3)
-    assert cached_mask.cache_info()[:2] == (1, 1), "rows that are padded have a mask of their own"
+    assert cached_mask.cache_info()[:2] == (1, 1), "padded rows have their own mask"

@@ -216,11 +216,11 @@ def test_keyword_arguments_and_further_options_are_left_to_torch(device):
             x.view(dtype=torch.int32),
             count.add_(other=1),
         ]
-    wanted = F.linear(x, weight)
+    plain = F.linear(x, weight)
     expected = [
-        F.gelu(wanted),
-        wanted * x[:, :30],
-        wanted + x[:, :30],
+        F.gelu(plain),
+        plain * x[:, :30],
+        plain + x[:, :30],
         x.log_softmax(-1),
         x[:, :1],
         x.argmax(-1),

@@ -83,7 +83,7 @@ def test_evaluation_and_inference_run_once(make):
         body.train()(TOKENS)
     assert len(calls) == 2
     body(TOKENS)[0].sum().backward()
-    assert len(calls) == 4, "and a training pass runs a layer twice"
+    assert len(calls) == 4, "a training pass runs a layer twice"
 
 
 def test_a_recomputed_layer_is_recorded_once():

@@ -114,11 +114,11 @@ def test_scores_of_label_sets_equal_hand_computed_ones():
 
 @given(st.lists(st.tuples(*[st.sets(st.sampled_from(LABELS))] * 2), min_size=2))
 def test_counts_of_label_sets_add_up(pairs):
-    parts = [count_label_sets([gold], [found], LABELS) for gold, found in pairs]
+    parts = [count_label_sets([gold], [predicted], LABELS) for gold, predicted in pairs]
     whole = parts[0]
     for part in parts[1:]:
         whole = whole + part
-    assert whole == count_label_sets([gold for gold, _ in pairs], [found for _, found in pairs], LABELS)
+    assert whole == count_label_sets([gold for gold, _ in pairs], [predicted for _, predicted in pairs], LABELS)
 
 
 def test_intervals_of_label_sets_equal_resampling_texts():

@@ -1,4 +1,4 @@
-"""Scores, position encodings and multi-head attention from the papers, a query and a key at a time."""
+"""Scores, position encodings and multi-head attention from the papers, for one query and one key at a time."""
 
 import math
 
@@ -29,7 +29,7 @@ def location(p, s, h, j):
 
 
 def content(p, s, h, j):
-    """Graves et al. 2014, equation 6; beta is 1 where it is not learnt."""
+    """Graves et al. 2014, equation 6; beta is 1 if it is not learnt."""
     s = mapped(p, s)
     beta = p["sharpness"].item() if "sharpness" in p else 1.0
     return beta * dot({}, s, h, j) / (math.sqrt(sum(a * a for a in s)) * math.sqrt(sum(b * b for b in h)))
@@ -39,7 +39,7 @@ SCORES = {"dot": dot, "scaled": scaled, "general": dot, "additive": additive, "l
 
 
 def all_scores(score):
-    """The score over (batch, heads, query, width) and (batch, heads, key, width)."""
+    """The score of all queries (batch, heads, query, width) and keys (batch, heads, key, width)."""
 
     def run(p, query, key):
         out = np.zeros((*query.shape[:3], key.shape[2]))
@@ -56,8 +56,8 @@ def softmax(scores: list[float]) -> np.ndarray:
 
 
 def rotated(vector: np.ndarray, position: int, base: float = 10000.0, scaling=None) -> np.ndarray:
-    """Su et al. 2021, features k and k + d/2 a pair, turned as a complex number by e^(i position theta_k). `scaling`
-    gives theta_k and what the vector is multiplied by."""
+    """Su et al. 2021: features k and k + d/2 form a complex number, which is rotated by e^(i position theta_k).
+    `scaling` gives theta_k and the factor of the vector."""
     half = len(vector) // 2
     out = np.zeros(len(vector))
     for k in range(half):
@@ -70,19 +70,19 @@ def rotated(vector: np.ndarray, position: int, base: float = 10000.0, scaling=No
 
 
 def linear_scaling(k, dim, base, position, *, factor):
-    """Chen et al. 2023, section 2.2: position m of the longer text is position m / factor of the old one."""
+    """Chen et al. 2023, section 2.2: position m of a longer text becomes position m / factor."""
     return base ** (-2 * k / dim) / factor, 1.0
 
 
 def dynamic_scaling(k, dim, base, position, *, factor, original_max_length):
-    """Peng et al. 2023, appendix B.3 and definition 1: another base, that of the length so far."""
+    """Peng et al. 2023, appendix B.3 and definition 1: the base depends on the length so far."""
     length = max(position + 1, original_max_length)
     stretch = factor * length / original_max_length - (factor - 1)
     return (base * stretch ** (dim / (dim - 2))) ** (-2 * k / dim), 1.0
 
 
 def llama3_scaling(k, dim, base, position, *, factor, low_freq_factor, high_freq_factor, original_max_length):
-    """By wave length: short waves stay, long ones are stretched, those between are blended."""
+    """By wavelength: short waves are kept, long ones are stretched, those between are interpolated."""
     frequency = base ** (-2 * k / dim)
     wave = 2 * math.pi / frequency
     if wave < original_max_length / high_freq_factor:
@@ -94,7 +94,7 @@ def llama3_scaling(k, dim, base, position, *, factor, low_freq_factor, high_freq
 
 
 def yarn_scaling(k, dim, base, position, *, factor, original_max_length, fast_turns=32.0, slow_turns=1.0):
-    """Peng et al. 2023, as released: the ramp goes over the numbers of pairs."""
+    """Peng et al. 2023, as released: the ramp is over the indices of pairs."""
     frequency = base ** (-2 * k / dim)
 
     def pair(turns):
@@ -118,9 +118,9 @@ def sinusoid(position: int, dim: int, base: float = 10000.0) -> np.ndarray:
 
 
 def slope(head: int, num_heads: int) -> float:
-    """Press et al. 2022: a geometric sequence from 2^(-8/n) with that ratio, n a power of two. For other n as their
-    code has it: the slopes of the closest lower power of two come first, and after them the first, third, fifth ... of
-    twice as many."""
+    """Press et al. 2022: a geometric sequence that starts at 2^(-8/n) and has the same ratio, for n a power of two. For
+    other n, as in their code: first the slopes of the next lower power of two, then the first, third, fifth ... slopes
+    of twice as many."""
     closest = 1
     while 2 * closest <= num_heads:
         closest *= 2
@@ -159,11 +159,11 @@ def multi_head(
                     slice(head * head_dim, (head + 1) * head_dim),
                     slice(shared * head_dim, (shared + 1) * head_dim),
                 )
-                seen = [
+                visible = [
                     j for j in range(len(row)) if not (causal and j > i) and (window is None or abs(i - j) <= window)
                 ]
                 scores = []
-                for j in seen:
+                for j in visible:
                     query, key = q[i][mine], k[j][theirs]
                     if position == "rotary":
                         query, key = rotated(query, i), rotated(key, j)
@@ -175,7 +175,7 @@ def multi_head(
                         - (slope(head, num_heads) * abs(i - j) if position == "alibi" else 0.0)
                     )
                 context = np.zeros(head_dim)
-                for weight, j in zip(softmax(scores), seen, strict=True):
+                for weight, j in zip(softmax(scores), visible, strict=True):
                     added = relative(p, "value_vectors", i, j) if position == "relative" else 0.0
                     context = context + weight * (v[j][theirs] + added)
                 contexts.append(context)

@@ -1,5 +1,4 @@
-"""Attributions of a small network worked out apart: NumPy, float64, gradients written by hand, one place after the
-other.
+"""Attributions of a small network, computed independently: NumPy, float64, handwritten gradients, position by position.
 
 f(x) = v . tanh(sum_i W_i x_i + b)      W_i the weights of place i
 """
@@ -21,18 +20,18 @@ def input_x_gradient(x, *network):
 
 
 def integrated_gradients(x, baseline, steps, *network):
-    found = np.zeros(len(x))
+    total = np.zeros(len(x))
     for k in range(1, steps + 1):
         slope = gradient(baseline + (k - 0.5) / steps * (x - baseline), *network)
         for i in range(len(x)):
-            found[i] += (x[i] - baseline[i]) @ slope[i] / steps
-    return found
+            total[i] += (x[i] - baseline[i]) @ slope[i] / steps
+    return total
 
 
 def occlusion(x, baseline, *network):
-    found = []
+    changes = []
     for i in range(len(x)):
         without = x.copy()
         without[i] = baseline[i]
-        found.append(score(x, *network) - score(without, *network))
-    return np.array(found)
+        changes.append(score(x, *network) - score(without, *network))
+    return np.array(changes)

@@ -1,5 +1,5 @@
-"""Recurrent cells from the papers' equations, a word and a unit at a time. Weights are stacked gate by gate, each
-gate's rows together."""
+"""Recurrent cells from the papers' equations, for one word and one unit at a time. Weights are stacked by gate, with
+each gate's rows together."""
 
 import math
 
@@ -95,7 +95,7 @@ def coupled_lstm(p: dict, x: np.ndarray) -> np.ndarray:
 
 
 def projected_lstm(p: dict, x: np.ndarray) -> np.ndarray:
-    """Sak et al. 2014: the state that is fed back is P (o * tanh(c'))."""
+    """Sak et al. 2014: the recurrent state is P (o * tanh(c'))."""
     dim, wide = p["projection"].shape
 
     def step(x_t, h, c):
@@ -109,7 +109,8 @@ def projected_lstm(p: dict, x: np.ndarray) -> np.ndarray:
 
 
 def gru(p: dict, x: np.ndarray) -> np.ndarray:
-    """cuDNN's form of Cho et al. 2014, the reset gate behind the recurrent matrix: n = tanh(W x + b + r (U h + c))."""
+    """cuDNN's form of Cho et al. 2014, with the reset gate after the recurrent matrix:
+    n = tanh(W x + b + r (U h + c))."""
     dim = p["hidden_weight"].shape[1]
 
     def step(x_t, h):

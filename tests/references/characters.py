@@ -1,4 +1,4 @@
-"""Words from their letters as the papers have it, a word, a filter and a letter at a time."""
+"""Word vectors from letters as in the papers, for one word, filter and letter at a time."""
 
 import math
 
@@ -8,7 +8,7 @@ from tests.references.cells import affine, lstm, relu, sigmoid
 
 
 def over_words(p: dict, letters: np.ndarray, dim: int, read) -> np.ndarray:
-    """`read` gives a word's vector from those of its letters alone; a word without letters is zeros."""
+    """`read` computes a word's vector from those of its letters; a word without letters is zeros."""
     out = np.zeros((*letters.shape[:2], dim))
     for place in np.ndindex(*letters.shape[:2]):
         ids = [i for i in letters[place] if i]
@@ -18,8 +18,8 @@ def over_words(p: dict, letters: np.ndarray, dim: int, read) -> np.ndarray:
 
 
 def cnn(p: dict, letters: np.ndarray, dim: int, widths: list[int], highways: int, activation=relu) -> np.ndarray:
-    """Ma and Hovy 2016, Kim et al. 2016: filters over letters and the largest value of each, then t relu(W y + b) + (1
-    - t) y."""
+    """Ma and Hovy 2016, Kim et al. 2016: filters over letters and the maximum of each, then
+    t relu(W y + b) + (1 - t) y."""
 
     def read(x):
         y = []
@@ -45,7 +45,7 @@ def cnn(p: dict, letters: np.ndarray, dim: int, widths: list[int], highways: int
 
 
 def bilstm(p: dict, letters: np.ndarray, dim: int) -> np.ndarray:
-    """Lample et al. 2016: the last state of a reader from the left beside that of a reader from the right."""
+    """Lample et al. 2016: the last state of a forward reader concatenated with that of a backward reader."""
 
     def weights(direction):
         start = f"reader.{direction}_layer.cell."

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification by its definition: every path of every length, written out in NumPy float64."""
+"""Connectionist temporal classification by its definition: an enumeration of all paths, in NumPy float64."""
 
 from itertools import product
 
@@ -6,61 +6,61 @@ import numpy as np
 
 
 def collapse(path: tuple[int, ...], blank: int) -> tuple[int, ...]:
-    """One of every run of equal symbols, then no blanks."""
-    kept: list[int] = []
+    """Merge runs of equal symbols, then remove blanks."""
+    symbols: list[int] = []
     before = None
     for symbol in path:
         if symbol != before and symbol != blank:
-            kept.append(symbol)
+            symbols.append(symbol)
         before = symbol
-    return tuple(kept)
+    return tuple(symbols)
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    found = np.zeros_like(logits)
+    result = np.zeros_like(logits)
     for t in range(len(logits)):
         total = 0.0
         for score in logits[t]:
             total += np.exp(score)
-        found[t] = logits[t] - np.log(total)
-    return found
+        result[t] = logits[t] - np.log(total)
+    return result
 
 
 def paths(logits: np.ndarray, blank: int) -> dict[tuple[int, ...], list[tuple[float, tuple[int, ...]]]]:
-    """Every labelling with its paths, each with its probability."""
+    """All labellings with their paths and the paths' probabilities."""
     log_probs = log_softmax(logits)
-    found: dict[tuple[int, ...], list[tuple[float, tuple[int, ...]]]] = {}
+    by_labelling: dict[tuple[int, ...], list[tuple[float, tuple[int, ...]]]] = {}
     for path in product(range(logits.shape[1]), repeat=len(logits)):
         score = 0.0
         for t, symbol in enumerate(path):
             score += log_probs[t, symbol]
-        found.setdefault(collapse(path, blank), []).append((float(np.exp(score)), path))
-    return found
+        by_labelling.setdefault(collapse(path, blank), []).append((float(np.exp(score)), path))
+    return by_labelling
 
 
 def labellings(logits: np.ndarray, blank: int) -> dict[tuple[int, ...], float]:
-    """log p of every labelling that has one."""
+    """log p of every possible labelling."""
     return {labels: float(np.log(sum(p for p, _ in ways))) for labels, ways in paths(logits, blank).items()}
 
 
 def label_numbers(path: tuple[int, ...], blank: int) -> list[int | None]:
-    """Which label of its labelling each frame of a path belongs to; None for blanks."""
-    found: list[int | None] = []
+    """The index of the label to which each frame of a path belongs; None for blanks."""
+    numbers: list[int | None] = []
     number, before = -1, blank
     for symbol in path:
         if symbol != before and symbol != blank:
             number += 1
-        found.append(None if symbol == blank else number)
+        numbers.append(None if symbol == blank else number)
         before = symbol
-    return found
+    return numbers
 
 
 def posteriors(logits: np.ndarray, labels: tuple[int, ...], blank: int) -> np.ndarray:
-    """p(frame t belongs to label i | labels, x) (labels, length), path by path."""
-    found, total = np.zeros((len(labels), len(logits))), 0.0
+    """p(frame t belongs to label i | labels, x), (labels, length), summed over all paths."""
+    totals, total = np.zeros((len(labels), len(logits))), 0.0
     for probability, path in paths(logits, blank)[labels]:
         total += probability
         for t, number in enumerate(label_numbers(path, blank)):
             if number is not None:
-                found[number, t] += probability
-    return found / total
+                totals[number, t] += probability
+    return totals / total

@@ -1,4 +1,4 @@
-"""ELMo as bilm-tf computes it from its own files, a word, a filter and a step at a time (Peters et al. 2018)."""
+"""ELMo as computed by bilm-tf from its own files, for one word, filter and step at a time (Peters et al. 2018)."""
 
 import math
 
@@ -8,15 +8,15 @@ from tests.references.cells import sigmoid
 
 
 def letters(word: str | None, mark: int | None = None) -> list[int]:
-    """50 numbers: 258 begins a word and 259 ends it, 260 is padding; 256 and 257 are the words around a sentence."""
+    """50 ids: 258 begins a word and 259 ends it, 260 is padding; 256 and 257 are the words around a sentence."""
     inside = [mark] if mark is not None else list((word or "").encode()[:48])
     whole = [258, *inside, 259]
     return [*whole, *[260] * (50 - len(whole))]
 
 
 def levels(options: dict, weights: dict, words: list[str], states: dict | None = None) -> np.ndarray:
-    """(levels, words, 2 dim): what the letters give, twice, and then every layer of both readers. `states` by direction
-    and layer are where they begin, and become where they end."""
+    """(levels, words, 2 dim): the character vectors, twice, and then every layer of both readers. `states`, by
+    direction and layer, are the initial states, and are replaced by the final ones."""
     spelled = [letters(None, 256), *(letters(word) for word in words), letters(None, 257)]
     x = np.array([word_vector(options, weights, ids) for ids in spelled])
     states = {} if states is None else states
@@ -45,9 +45,9 @@ def word_vector(options: dict, weights: dict, ids: list[int]) -> np.ndarray:
 
 
 def carried_levels(options: dict, weights: dict, batches: list[list[list[str]]]) -> list[list[np.ndarray]]:
-    """`levels` of every sentence of batches that are read one after the other: row r of a batch begins in both
-    directions and every layer where the last sentence in row r ended, with zeros where there was none. AllenNLP's
-    ElmoLstm is documented so."""
+    """`levels` of every sentence of consecutive batches: in both directions and every layer, row r of a batch starts
+    from the final state of the last sentence in row r, or from zeros if there was none, as documented for AllenNLP's
+    ElmoLstm."""
     rows: dict[int, dict] = {}
     return [
         [levels(options, weights, words, rows.setdefault(row, {})) for row, words in enumerate(batch)]
@@ -56,8 +56,8 @@ def carried_levels(options: dict, weights: dict, batches: list[list[list[str]]])
 
 
 def reader(options: dict, weights: dict, direction: int, x: np.ndarray, states: dict) -> list[np.ndarray]:
-    """Every layer's outputs; TensorFlow has the candidate before the forget gate, and adds 1 to the latter."""
-    lstm, found = options["lstm"], []
+    """The outputs of every layer; TensorFlow puts the candidate before the forget gate, and adds 1 to the latter."""
+    lstm, outputs = options["lstm"], []
     for number in range(lstm["n_layers"]):
         name = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
         h, c = states.get((direction, number), (np.zeros(lstm["projection_dim"]), np.zeros(lstm["dim"])))
@@ -70,6 +70,6 @@ def reader(options: dict, weights: dict, direction: int, x: np.ndarray, states: 
             h = np.clip(h, -lstm["proj_clip"], lstm["proj_clip"])
             out.append(h)
         states[direction, number] = h, c
-        found.append(np.array(out) + (x if number else 0))
-        x = found[-1]
-    return found
+        outputs.append(np.array(out) + (x if number else 0))
+        x = outputs[-1]
+    return outputs

@@ -15,8 +15,8 @@ def elman_gradients(p: dict[str, np.ndarray], tokens: list[int], t: int, steps: 
     probabilities /= probabilities.sum()
     probabilities[tokens[t + 1]] -= 1
     gradient = probabilities @ p["V"]
-    found = [gradient]
+    gradients = [gradient]
     for k in range(steps):
         gradient = gradient @ (np.diag(1 - states[t - k] ** 2) @ p["U"])
-        found.append(gradient)
-    return [float(np.sqrt((each**2).sum())) for each in found]
+        gradients.append(gradient)
+    return [float(np.sqrt((each**2).sum())) for each in gradients]

@@ -1,4 +1,4 @@
-"""Graph LSTMs from their equations, a node, an edge and a unit at a time. Weights are stacked gate by gate: i, f,
+"""Graph LSTMs from their equations, for one node, edge and unit at a time. Weights are stacked by gate: i, f,
 candidate, o."""
 
 import math
@@ -9,11 +9,11 @@ from tests.references.cells import affine, sigmoid
 
 
 def step(p: dict, x: np.ndarray, incoming, dim: int):
-    """h and c of a node from its vector and what comes in: (type, h, c) of each edge."""
+    """h and c of a node from its vector and its incoming edges, (type, h, c) of each."""
     from_x = affine(p["input_weight"], x) + p["bias"]
 
     def from_one(row: int, type: int, hidden: np.ndarray) -> float:
-        """U h_k, or with an embedding of the type sum_t e_t U_t h_k."""
+        """U h_k, or, with an embedding of types, sum_t e_t U_t h_k."""
         if "type_embedding" not in p:
             return sum(p["hidden_weight"][row, unit] * hidden[unit] for unit in range(dim))
         mixed = 0.0
@@ -37,17 +37,17 @@ def step(p: dict, x: np.ndarray, incoming, dim: int):
 
 
 def given(p: dict, x: np.ndarray, graphs) -> np.ndarray:
-    """Every node's h (batch, nodes, dim), 0 on padding: a node is asked for, and asks for those that lead to it."""
+    """Every node's h (batch, nodes, dim), 0 on padding, computed recursively from its predecessors."""
     dim = len(p["bias"]) // 4
     out = np.zeros((*x.shape[:2], dim))
     for row, graph in enumerate(graphs):
-        known: dict = {}
+        computed: dict = {}
 
-        def state(node, row=row, graph=graph, known=known):
-            if node not in known:
+        def state(node, row=row, graph=graph, computed=computed):
+            if node not in computed:
                 incoming = [(type, *state(source)) for source, target, type in graph.edges if target == node]
-                known[node] = step(p, x[row, node], incoming, dim)
-            return known[node]
+                computed[node] = step(p, x[row, node], incoming, dim)
+            return computed[node]
 
         for node in range(graph.num_nodes):
             out[row, node] = state(node)[0]
@@ -55,7 +55,7 @@ def given(p: dict, x: np.ndarray, graphs) -> np.ndarray:
 
 
 def rounds(p: dict, x: np.ndarray, graphs, num_rounds: int) -> np.ndarray:
-    """The same, all nodes of a round from the states of the round before."""
+    """The same in rounds: all nodes of a round from the states of the previous round."""
     dim = len(p["bias"]) // 4
     out = np.zeros((*x.shape[:2], dim))
     for row, graph in enumerate(graphs):
@@ -72,7 +72,7 @@ def rounds(p: dict, x: np.ndarray, graphs, num_rounds: int) -> np.ndarray:
 
 
 def both_ways(p: dict, x: np.ndarray, graphs, read) -> np.ndarray:
-    """`read(p, x, graphs)` along the edges and, with other parameters, against them."""
+    """`read(p, x, graphs)` along the edges and, with other parameters, in the opposite direction."""
     halves = []
     for name, way in (("forward_layer.", graphs), ("backward_layer.", [turned(graph) for graph in graphs])):
         halves.append(read({key.removeprefix(name): value for key, value in p.items() if key.startswith(name)}, x, way))

@@ -1,9 +1,9 @@
-"""Recurrences over grids from their equations, a cell and a unit at a time, each example alone and within its own
-sizes.
+"""Recurrences over grids from their equations, for one cell and one unit at a time, each example alone and within its
+own size.
 
-Weights are stacked gate by gate. Of the LSTM (Graves et al. 2007): i, f of the cell above, f of the cell to the left,
-candidate, o. Of the spatial GRU (Wan et al. 2016): three resets, four updates, candidate; neighbours stand in the order
-above, left, corner.
+Weights are stacked by gate. LSTM (Graves et al. 2007): i, f of the cell above, f of the cell to the left, candidate,
+o. Spatial GRU (Wan et al. 2016): three resets, four updates, candidate; neighbours are in the order above, left,
+corner.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 from tests.references.cells import affine, sigmoid
 
 CORNERS = {"top_left": (1, 1), "bottom_right": (-1, -1), "top_right": (1, -1), "bottom_left": (-1, 1)}
-"""Which way rows and columns are read."""
+"""The directions in which rows and columns are read."""
 
 
 def lstm_cell(p: dict, x: np.ndarray, up, left, corner):

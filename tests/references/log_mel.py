@@ -1,5 +1,5 @@
-"""Log-mel frames in NumPy float64, by their definition: a discrete Fourier transform as a sum, and triangles one point
-at a time."""
+"""Log-mel frames in NumPy float64 by their definition: a discrete Fourier transform as a sum, and triangles point by
+point."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def log_mel(
         samples = np.concatenate([samples, np.zeros(window - len(samples))])
     num_frames = 1 + (len(samples) - window) // hop
     distance = (mel(high) - mel(low)) / (num_mels + 1)
-    found = np.zeros((num_frames, num_mels))
+    frames = np.zeros((num_frames, num_mels))
     for t in range(num_frames):
         power = np.zeros(fft_size // 2 + 1)
         for k in range(fft_size // 2 + 1):
@@ -39,26 +39,26 @@ def log_mel(
             for k in range(fft_size // 2 + 1):
                 place = mel(k * rate / fft_size)
                 energy += max(0.0, 1 - abs(place - middle) / distance) * power[k]
-            found[t, j] = energy
-    floor = found.max() / 10 ** (range_db / 10) if range_db else 0
-    return np.log(np.maximum(found, max(floor, 1e-7)))
+            frames[t, j] = energy
+    floor = frames.max() / 10 ** (range_db / 10) if range_db else 0
+    return np.log(np.maximum(frames, max(floor, 1e-7)))
 
 
 def cepstra(bands: np.ndarray, count: int) -> np.ndarray:
     """The first coefficients of the orthonormal cosine transform of every row."""
     length, num_mels = bands.shape
-    found = np.zeros((length, count))
+    coefficients = np.zeros((length, count))
     for t in range(length):
         for i in range(count):
             total = sum(bands[t, j] * np.cos(np.pi * i * (j + 0.5) / num_mels) for j in range(num_mels))
-            found[t, i] = total * np.sqrt((1 if i == 0 else 2) / num_mels)
-    return found
+            coefficients[t, i] = total * np.sqrt((1 if i == 0 else 2) / num_mels)
+    return coefficients
 
 
 def deltas(frames: np.ndarray) -> np.ndarray:
-    found = np.zeros_like(frames)
+    result = np.zeros_like(frames)
     last = len(frames) - 1
     for t in range(len(frames)):
         for n in (1, 2):
-            found[t] += n * (frames[min(t + n, last)] - frames[max(t - n, 0)])
-    return found / (2 * (1 + 4))
+            result[t] += n * (frames[min(t + n, last)] - frames[max(t - n, 0)])
+    return result / (2 * (1 + 4))

@@ -2,21 +2,21 @@
 
 
 def iou(gold, predicted, labels):
-    """Of each label that is gold or predicted somewhere, cells in both over cells in either; numbers below 0 are no
+    """For each gold or predicted label, the number of cells in both divided by that in either; numbers below 0 are no
     label."""
-    found = {}
+    ratios = {}
     for label in range(labels):
-        both = either = 0
+        intersection = union = 0
         for one, other in zip(gold, predicted, strict=True):
-            both += one == label and other == label
-            either += one == label or other == label
-        if either:
-            found[label] = both / either
-    return found
+            intersection += one == label and other == label
+            union += one == label or other == label
+        if union:
+            ratios[label] = intersection / union
+    return ratios
 
 
 def most_frequent(levels, size, ignored=None):
-    """The number that most pixels of each square have, the lower of two; -1 where none counts."""
+    """The most frequent number among the pixels of each square, the lower one on a tie; -1 if no pixel counts."""
     height, width = len(levels), len(levels[0])
     rows = []
     for top in range(0, height, size):

@@ -1,4 +1,4 @@
-"""The sentence level of a paragraph from the papers, a row, a sentence and a region at a time."""
+"""The sentence level of a paragraph from the papers, for one row, sentence and region at a time."""
 
 import math
 
@@ -13,7 +13,7 @@ def sigmoid(value: float) -> float:
 
 
 def lstm_step(p: dict, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Gers et al. 2000, a feature at a time."""
+    """Gers et al. 2000, for one feature at a time."""
     dim = len(h)
     a = affine(p["input_weight"], x) + affine(p["hidden_weight"], h) + p["bias"]
     new_h, new_c = np.zeros(dim), np.zeros(dim)
@@ -29,36 +29,36 @@ def below(p: dict, prefix: str) -> dict:
 
 
 def pooled(p: dict, regions: np.ndarray) -> np.ndarray:
-    """Krause et al. 2017, equation 1: the highest value of each feature over the mapped regions."""
+    """Krause et al. 2017, equation 1: the maximum of each feature over the mapped regions."""
     mapped = [affine(p["pool.weight"], region) + p["pool.bias"] for region in regions]
     return np.array([max(row[k] for row in mapped) for k in range(len(mapped[0]))])
 
 
 def planned(p: dict, read: np.ndarray, regions: list[np.ndarray]) -> np.ndarray:
-    """[topic_j; logit of stopping] of every sentence j, for one list of regions a row."""
+    """[topic_j; logit of stopping] of every sentence j, with one list of regions per row."""
     rows = []
     for row, places in zip(read, regions, strict=True):
         dim = p["topic.weight"].shape[0]
-        h, c, found = np.zeros(dim), np.zeros(dim), []
+        h, c, outputs = np.zeros(dim), np.zeros(dim), []
         for before in row:
             h, c = lstm_step(below(p, "recurrent.cell."), np.concatenate([before, pooled(p, places)]), h, c)
             weights = softmax([additive(below(p, "looking.attention.score."), h, place, 0) for place in places])
             context = sum(weight * place for weight, place in zip(weights, places, strict=True))
             topic = np.tanh(affine(p["topic.weight"], np.concatenate([h, context])) + p["topic.bias"])
-            found.append(np.concatenate([topic, affine(p["stop.weight"], topic) + p["stop.bias"]]))
-        rows.append(found)
+            outputs.append(np.concatenate([topic, affine(p["stop.weight"], topic) + p["stop.bias"]]))
+        rows.append(outputs)
     return np.array(rows)
 
 
 def written(
     p: dict, words: np.ndarray, topics: np.ndarray, regions: list[np.ndarray], phrases: list[np.ndarray] | None
 ) -> np.ndarray:
-    """A vector for every word of a sentence, for one topic and one list of regions, and of phrase words, a row."""
+    """A vector for every word of a sentence, with one topic, one list of regions and one of phrase words per row."""
     rows = []
     for number, row in enumerate(words):
         start = np.tanh(affine(p["start.weight"], topics[number]) + p["start.bias"])
         h, c = np.split(start, 2)
-        found = []
+        outputs = []
         for word in row:
             score = below(p, "words.cell.attention.score.")
             weights = softmax([additive(score, h, place, 0) for place in regions[number]])
@@ -71,43 +71,43 @@ def written(
                 seen = np.concatenate(
                     [seen, sum(weight * place for weight, place in zip(weights, phrases[number], strict=True))]
                 )
-            found.append(np.tanh(affine(p["output.weight"], np.concatenate([seen, word])) + p["output.bias"]))
-        rows.append(found)
+            outputs.append(np.tanh(affine(p["output.weight"], np.concatenate([seen, word])) + p["output.bias"]))
+        rows.append(outputs)
     return np.array(rows)
 
 
 def word_weights(p: dict, words: np.ndarray, topic: np.ndarray, regions: np.ndarray) -> np.ndarray:
-    """Where each word of one sentence looks (words, regions)."""
+    """The attention of each word of one sentence, (words, regions)."""
     h, c = np.split(np.tanh(affine(p["start.weight"], topic) + p["start.bias"]), 2)
-    found = []
+    rows = []
     for word in words:
         weights = softmax([additive(below(p, "words.cell.attention.score."), h, place, 0) for place in regions])
         context = sum(weight * place for weight, place in zip(weights, regions, strict=True))
         h, c = lstm_step(below(p, "words.cell.cell."), np.concatenate([word, context]), h, c)
-        found.append(weights)
-    return np.array(found)
+        rows.append(weights)
+    return np.array(rows)
 
 
 def topic_weights(p: dict, read: np.ndarray, regions: np.ndarray) -> np.ndarray:
-    """Where the plan of each sentence looks (sentences, regions)."""
+    """The attention of the plan of each sentence, (sentences, regions)."""
     dim = p["topic.weight"].shape[0]
-    h, c, found = np.zeros(dim), np.zeros(dim), []
+    h, c, rows = np.zeros(dim), np.zeros(dim), []
     for before in read:
         h, c = lstm_step(below(p, "recurrent.cell."), np.concatenate([before, pooled(p, regions)]), h, c)
-        found.append(softmax([additive(below(p, "looking.attention.score."), h, place, 0) for place in regions]))
-    return np.array(found)
+        rows.append(softmax([additive(below(p, "looking.attention.score."), h, place, 0) for place in regions]))
+    return np.array(rows)
 
 
-def all_once(counts: list[int], others: int) -> bool:
-    """Every thing is spoken of once, and nothing else."""
+def all_once(counts: list[int], num_others: int) -> bool:
+    """Whether every thing is mentioned once, and nothing else."""
     for count in counts:
         if count != 1:
             return False
-    return others == 0
+    return num_others == 0
 
 
 def repeated_trigrams(texts: list[str]) -> float:
-    """The share of trigrams, over all texts, that stand in their text before."""
+    """The fraction of trigrams, over all texts, that occurred earlier in their text."""
     repeated = total = 0
     for text in texts:
         words, before = text.split(), []
@@ -128,17 +128,17 @@ def coverage(counts: list[list[int]]) -> float:
 
 
 def bleu_4(texts: list[str], references: list[str]) -> float:
-    """Papineni et al. 2002 over all texts, one reference each, without smoothing."""
+    """Papineni et al. 2002 over all texts, with one reference each and without smoothing."""
     matched, total, length, reference_length = [0] * 4, [0] * 4, 0, 0
     for text, reference in zip(texts, references, strict=True):
-        words, wanted = text.split(), reference.split()
-        length, reference_length = length + len(words), reference_length + len(wanted)
+        words, reference_words = text.split(), reference.split()
+        length, reference_length = length + len(words), reference_length + len(reference_words)
         for n in range(1, 5):
-            left = [wanted[i : i + n] for i in range(len(wanted) - n + 1)]
+            unmatched = [reference_words[i : i + n] for i in range(len(reference_words) - n + 1)]
             for i in range(len(words) - n + 1):
                 total[n - 1] += 1
-                if words[i : i + n] in left:
-                    left.remove(words[i : i + n])
+                if words[i : i + n] in unmatched:
+                    unmatched.remove(words[i : i + n])
                     matched[n - 1] += 1
     penalty = min(0.0, 1 - reference_length / length)
     return 100 * math.exp(penalty + sum(math.log(m / t) for m, t in zip(matched, total, strict=True)) / 4)

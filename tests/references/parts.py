@@ -1,4 +1,4 @@
-"""Convolution, the position-wise network, norms, connections and poolings, a position and a feature at a time."""
+"""Convolution, the position-wise network, norms, connections and poolings, for one position and feature at a time."""
 
 import math
 
@@ -69,7 +69,7 @@ NORMS = {"layer": layer_norm, "rms": rms_norm, "none": lambda p, x: x}
 
 
 def wiring(name: str, p: dict, x: np.ndarray, inner) -> np.ndarray:
-    """How `inner(parameters, x)` is joined to x."""
+    """Connect `inner(parameters, x)` with x."""
     of_layer = {key.removeprefix("layer."): value for key, value in p.items() if key.startswith("layer.")}
     of_norm = {key.removeprefix("norm."): value for key, value in p.items() if key.startswith("norm.")}
 
@@ -94,7 +94,7 @@ def wiring(name: str, p: dict, x: np.ndarray, inner) -> np.ndarray:
 
 
 def pooled(name: str, p: dict, rows: list[np.ndarray]) -> np.ndarray:
-    """One vector for each row of real positions (length, dim)."""
+    """One vector per row of real positions (length, dim)."""
     out = []
     for row in rows:
         if name == "first":
@@ -121,7 +121,8 @@ def layer_mix(p: dict, *levels: np.ndarray) -> np.ndarray:
 
 
 def bahdanau(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray) -> np.ndarray:
-    """Bahdanau et al. 2015: attend with the state before, feed [x; context], give [s'; context]. One memory a row."""
+    """Bahdanau et al. 2015: attend with the previous state, feed [x; context], return [s'; context].
+    One memory per row."""
     rows = []
     for row, places in zip(x, memory, strict=True):
         state, outputs = hidden.copy(), []
@@ -137,8 +138,8 @@ def bahdanau(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step,
 def luong(
     p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed_dim: int
 ) -> np.ndarray:
-    """Luong et al. 2015 with input feeding: feed [x; h~], attend with the new state, give h~ = tanh(W_c [context; s]).
-    One memory a row."""
+    """Luong et al. 2015 with input feeding: feed [x; h~], attend with the new state, return
+    h~ = tanh(W_c [context; s]). One memory per row."""
     rows = []
     for row, places in zip(x, memory, strict=True):
         state, fed, outputs = hidden.copy(), np.zeros(fed_dim), []
@@ -158,8 +159,8 @@ def attentional(weight: np.ndarray, state: np.ndarray, places: np.ndarray, score
 
 
 def unjoined(x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed: bool) -> np.ndarray:
-    """Attention after the cell without a layer behind it: s' = cell([x; context before], s) where the context is `fed`,
-    else cell(x, s); then attend with s' and give [s'; context]. One memory a row."""
+    """Attention after the cell without a joining layer: s' = cell([x; previous context], s) if the context is `fed`,
+    else cell(x, s); then attend with s' and return [s'; context]. One memory per row."""
     rows = []
     for row, places in zip(x, memory, strict=True):
         state, context, outputs = hidden.copy(), np.zeros(places.shape[1]), []
@@ -175,8 +176,8 @@ def unjoined(x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: 
 def residual_step(
     cell_steps: list, x_t: np.ndarray, states: list[np.ndarray], beside: np.ndarray | None = None
 ) -> list[np.ndarray]:
-    """One step of a stack as Wu et al. 2016, equation 6: x^1 = cell_1(x), x^k = cell_k([x^{k-1}; beside]) + x^{k-1}.
-    The new states of all cells, each its output, and then x of the top."""
+    """One step of a stack, Wu et al. 2016, equation 6: x^1 = cell_1(x), x^k = cell_k([x^{k-1}; beside]) + x^{k-1}.
+    Returns the new states of all cells, which are their outputs, and then x of the top."""
     new = [cell_steps[0](x_t, states[0])]
     passed = new[0]
     for step, state in zip(cell_steps[1:], states[1:], strict=True):
@@ -194,7 +195,7 @@ def readout(p: dict, x: np.ndarray, kind: str) -> np.ndarray:
 
 
 def gated_convolution(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
-    """Gehring et al. 2017: the gated window and what went in, times sqrt(1/2)."""
+    """Gehring et al. 2017: the gated window plus the input, times sqrt(1/2)."""
     return math.sqrt(0.5) * (x + gated_window(p, x, causal))
 
 
@@ -202,16 +203,16 @@ def gated_window(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
     of_convolution = {
         key.removeprefix("convolution."): value for key, value in p.items() if key.startswith("convolution.")
     }
-    both = convolution(of_convolution, x, causal)
-    dim = both.shape[-1] // 2
+    gated = convolution(of_convolution, x, causal)
+    dim = gated.shape[-1] // 2
     out = np.zeros((*x.shape[:2], dim))
     for b, t, k in np.ndindex(out.shape):
-        out[b, t, k] = both[b, t, k] * sigmoid(both[b, t, dim + k])
+        out[b, t, k] = gated[b, t, k] * sigmoid(gated[b, t, dim + k])
     return out
 
 
 def looking_convolution(p: dict, x: np.ndarray, memory: list[np.ndarray], dim: int) -> np.ndarray:
-    """Gehring et al. 2017, section 3.3 and 3.4; x is [h; g] and each place of a row's memory [z; z + e]."""
+    """Gehring et al. 2017, sections 3.3 and 3.4; x is [h; g], and each place of a row's memory is [z; z + e]."""
     h, g = x[..., :dim], x[..., dim:]
     a = gated_window(p, h, causal=True)
     out = np.zeros_like(x)

@@ -1,4 +1,4 @@
-"""Convolutions, group norms and a residual network of one picture, pixel by pixel; patches and places of a grid."""
+"""Convolutions, group norms and a residual network for one picture, pixel by pixel; patches and positions of a grid."""
 
 import math
 
@@ -6,8 +6,8 @@ import numpy as np
 
 
 def convolved(weight: np.ndarray, x: np.ndarray, stride: int, padding: int) -> np.ndarray:
-    """y[o, i, j] = sum over c, a, b of W[o, c, a, b] x[c, stride i + a - padding, stride j + b - padding], zeros beyond
-    the picture."""
+    """y[o, i, j] = sum over c, a, b of W[o, c, a, b] x[c, stride i + a - padding, stride j + b - padding], with zeros
+    outside the picture."""
     channels, height, width = x.shape
     size = weight.shape[2]
     y = np.zeros((len(weight), -(-height // stride), -(-width // stride)))
@@ -57,24 +57,24 @@ def resnet(p: dict, picture: np.ndarray, stages: int, blocks: int, stem_stride: 
 
 
 def patches(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """(height', width', height * width * channels), zeros beyond the picture."""
+    """(height', width', height * width * channels), with zeros outside the picture."""
     rows, columns, channels = picture.shape
-    found = np.zeros((-(-rows // height), -(-columns // width), height * width * channels))
+    output = np.zeros((-(-rows // height), -(-columns // width), height * width * channels))
     for i in range(rows):
         for j in range(columns):
             for c in range(channels):
-                found[i // height, j // width, ((i % height) * width + j % width) * channels + c] = picture[i, j, c]
-    return found
+                output[i // height, j // width, ((i % height) * width + j % width) * channels + c] = picture[i, j, c]
+    return output
 
 
 def waves(row: int, column: int, dim: int) -> np.ndarray:
-    """sin and cos of row / 10000^(2k / half) in the first half, of the column in the second."""
+    """sin and cos of row / 10000^(2k / half) in the first half, and of the column in the second."""
     half = dim // 2
-    found = []
+    values = []
     for place, width in ((row, dim - half), (column, half)):
         part = []
         for k in range(0, width, 2):
             angle = place / 10000 ** (k / width)
             part += [math.sin(angle), math.cos(angle)]
-        found += part[:width]
-    return np.array(found)
+        values += part[:width]
+    return np.array(values)

@@ -1,4 +1,4 @@
-"""A pyramidal BiLSTM (Chan et al. 2016) place by place."""
+"""A pyramidal BiLSTM (Chan et al. 2016), position by position."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from tests.references.cells import lstm
 
 
 def pairs(row: np.ndarray) -> np.ndarray:
-    """Every two places of a row side by side; zeros beside the last of an odd row."""
+    """Every two positions of a row concatenated; the last of an odd row with zeros."""
     joined = []
     for i in range(0, len(row), 2):
         second = row[i + 1] if i + 1 < len(row) else np.zeros(row.shape[1])

@@ -1,4 +1,4 @@
-"""Matrices in 8 and 4 bits, entry by entry in float64, and the product with x rounded to 8 bits."""
+"""Matrices in 8 and 4 bits, entry by entry in float64, and products with x rounded to 8 bits."""
 
 import numpy as np
 
@@ -14,8 +14,8 @@ def int8_rows(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def int4_groups(weight: np.ndarray, size: int = 32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """C, M and s of W_nk ~ s_n M_ng C_nk: of the multipliers m, -m, m - 1 and 1 - m of a group the first that makes the
-    least error."""
+    """C, M and s of W_nk ~ s_n M_ng C_nk: of the multipliers m, -m, m - 1 and 1 - m of a group, the first with the
+    smallest error."""
     rows, columns = weight.shape
     codes, multipliers, scales = np.zeros(weight.shape), np.zeros((rows, columns // size)), np.zeros(rows)
     for n, row in enumerate(weight):

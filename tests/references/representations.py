@@ -1,5 +1,5 @@
-"""Contextuality, CKA, divergences and lexicon induction written out with loops, in float64: what the library's closed
-forms must equal."""
+"""Contextuality, CKA, divergences and lexicon induction with loops in float64; the library's closed forms must equal
+them."""
 
 import math
 
@@ -41,7 +41,7 @@ def cka(x, y):
 
 
 def jensen_shannon(p, q):
-    """Half of the two divergences from the mean, term by term."""
+    """The mean of the two divergences from the mean distribution, term by term."""
     total = 0.0
     for a, b in zip(p, q, strict=True):
         m = (a + b) / 2

@@ -1,4 +1,4 @@
-"""Band-limited interpolation in NumPy float64, one sample after the other."""
+"""Band-limited interpolation in NumPy float64, sample by sample."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ def resample(samples: np.ndarray, from_rate: int, to_rate: int, zeros: int, atte
     width = (attenuation - 7.95) / (2.285 * 2 * zeros * np.pi)
     cutoff, beta, reach = low * (1 - width / 2), 0.1102 * (attenuation - 8.7), zeros / low
     count = -(-len(samples) * to_rate // from_rate)
-    found, whole = np.zeros(count), np.i0(beta)
+    output, whole = np.zeros(count), np.i0(beta)
     for n in range(count):
         for k in range(len(samples)):
             t = n * from_rate / to_rate - k
             if abs(t) < reach:
                 window = np.i0(beta * np.sqrt(1 - (t / reach) ** 2)) / whole
                 sinc = 1.0 if t == 0 else np.sin(np.pi * cutoff * t) / (np.pi * cutoff * t)
-                found[n] += samples[k] * cutoff * sinc * window
-    return found
+                output[n] += samples[k] * cutoff * sinc * window
+    return output

@@ -1,17 +1,17 @@
-"""How well one cell tells one property, by trying every threshold, a position at a time."""
+"""How well one cell predicts one property, by trying every threshold, position by position."""
 
 import numpy as np
 
 
-def f1(said: np.ndarray, wanted: np.ndarray) -> float:
-    hits = sum(1 for a, b in zip(said, wanted, strict=True) if a and b)
-    total = sum(map(bool, said)) + sum(map(bool, wanted))
+def f1(predicted: np.ndarray, expected: np.ndarray) -> float:
+    hits = sum(1 for a, b in zip(predicted, expected, strict=True) if a and b)
+    total = sum(map(bool, predicted)) + sum(map(bool, expected))
     return 2 * hits / total if total else 0.0
 
 
-def best_cut(x: np.ndarray, wanted: np.ndarray, thresholds: np.ndarray) -> tuple[float, float, bool]:
-    """The best F1, its threshold, and whether the property is told by being above it."""
-    tried = [(f1((x >= cut) == above, wanted), cut, above) for cut in thresholds for above in (True, False)]
+def best_cut(x: np.ndarray, expected: np.ndarray, thresholds: np.ndarray) -> tuple[float, float, bool]:
+    """The best F1, its threshold, and whether values above it predict the property."""
+    tried = [(f1((x >= cut) == above, expected), cut, above) for cut in thresholds for above in (True, False)]
     return max(tried, key=lambda each: each[0])
 
 

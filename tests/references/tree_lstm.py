@@ -1,5 +1,5 @@
-"""Tree-LSTMs from the equations of Tai et al. (2015), a node and a unit at a time. Weights are stacked gate by gate: i,
-f, candidate, o."""
+"""Tree-LSTMs from the equations of Tai et al. (2015), for one node and one unit at a time. Weights are stacked by gate:
+i, f, candidate, o."""
 
 import math
 
@@ -9,8 +9,8 @@ from tests.references.cells import affine, sigmoid
 
 
 def over_trees(p: dict, x: np.ndarray, rows, combine) -> np.ndarray:
-    """Every node's h (batch, nodes, dim), 0 on padding; `combine(from_x, children)` gives (h, c), children being (slot,
-    h, c)."""
+    """Every node's h (batch, nodes, dim), 0 on padding; `combine(from_x, children)` returns (h, c), with children as
+    (slot, h, c)."""
     dim = len(p["bias"]) // 4
     out = np.zeros((*x.shape[:2], dim))
     for row, tree in enumerate(rows):

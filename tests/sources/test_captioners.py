@@ -1,4 +1,4 @@
-"""Captioners of the parts alone: an encoder-decoder over pictures learns what is said of a few scenes by heart."""
+"""Captioners built from parts: an encoder-decoder over pictures memorises the captions of a few scenes."""
 
 import pytest
 import torch
@@ -25,19 +25,19 @@ OPTIONS = {
     [("seq2seq", Convolved(widths=(16, 32), blocks=1, stem_stride=2)), ("transformer", Patches(size=8))],
     ids=["seq2seq", "transformer"],
 )
-def test_a_captioner_learns_eight_scenes_by_heart(family: str, source: Pictures) -> None:
+def test_a_captioner_memorises_eight_scenes(family: str, source: Pictures) -> None:
     torch.manual_seed(0)
     rows = CAPTIONED.read(CaptionedData(corpus="scenes", size=10, side=32), 1)["train"][:8]
     texts = [row.captions[0] for row in rows]
     tokenizer = TOKENIZERS["word"](texts)
     end = tokenizer.end
     assert end is not None
-    written = [[*tokenizer.encode(text), end] for text in texts]
+    target_ids = [[*tokenizer.encode(text), end] for text in texts]
     body = MODELS[family].build(MODELS[family].config(**OPTIONS[family]), Tokens(tokenizer.vocabulary), source)
     output = nn.Linear(body.dim, tokenizer.vocabulary)
     optimiser = torch.optim.AdamW([*body.parameters(), *output.parameters()], lr=3e-3)
     pictures, mask = source.collate([read_picture(row.picture) for row in rows])
-    targets, real = Tokens(tokenizer.vocabulary).collate(written)
+    targets, real = Tokens(tokenizer.vocabulary).collate(target_ids)
     inputs = torch.cat([torch.full_like(targets[:, :1], end), targets[:, :-1]], 1)
 
     def logits(tokens: Tensor) -> Tensor:
@@ -54,6 +54,6 @@ def test_a_captioner_learns_eight_scenes_by_heart(family: str, source: Pictures)
     with torch.no_grad():
         for _ in range(targets.shape[1]):
             tokens = torch.cat([tokens, logits(tokens)[:, -1:].argmax(-1)], 1)
-    said = [tokenizer.decode(row[: row.index(end)] if end in row else row) for row in tokens[:, 1:].tolist()]
-    assert said == texts and all(is_true(text, row.picture) for text, row in zip(said, rows, strict=True))
-    assert measure_captions(said, [row.captions for row in rows]).measured.values["bleu_4"] == pytest.approx(100)
+    captions = [tokenizer.decode(row[: row.index(end)] if end in row else row) for row in tokens[:, 1:].tolist()]
+    assert captions == texts and all(is_true(text, row.picture) for text, row in zip(captions, rows, strict=True))
+    assert measure_captions(captions, [row.captions for row in rows]).measured.values["bleu_4"] == pytest.approx(100)

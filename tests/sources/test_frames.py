@@ -1,5 +1,5 @@
-"""Frames of sound against their definition, what is done to them before a body reads them, and what training takes out
-of them."""
+"""Frames of sound against their definition, their processing before a body reads them, and their augmentation in
+training."""
 
 from typing import Any
 
@@ -32,18 +32,18 @@ from tests.references.agreement import randn
         (1000, 66, 4, 33, 10, 20.0, None),  # an odd window
     ],
 )
-def test_log_mel_is_its_definition(
+def test_log_mel_equals_its_definition(
     rate: int, length: int, num_mels: int, window_ms: float, hop_ms: float, low: float, high: float | None
 ) -> None:
     samples = randn(length, seed=length)
-    found = log_mel(samples, rate, num_mels=num_mels, window_ms=window_ms, hop_ms=hop_ms, low=low, high=high)
+    frames = log_mel(samples, rate, num_mels=num_mels, window_ms=window_ms, hop_ms=hop_ms, low=low, high=high)
     bands = LogMel(rate, num_mels, window_ms, hop_ms, low, high)
     window, hop = round(rate * window_ms / 1000), round(rate * hop_ms / 1000)
     expected = reference.log_mel(samples.numpy(), rate, num_mels, window, hop, bands.fft_size, low, high or rate / 2)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-9)
-    assert len(found) == bands.num_frames(length)
+    np.testing.assert_allclose(frames.numpy(), expected, rtol=1e-9, atol=1e-9)
+    assert len(frames) == bands.num_frames(length)
     single = log_mel(samples.float(), rate, num_mels=num_mels, window_ms=window_ms, hop_ms=hop_ms, low=low, high=high)
-    torch.testing.assert_close(single, found.float(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(single, frames.float(), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
@@ -61,13 +61,13 @@ def test_there_are_at_most_as_many_cepstra_as_bands() -> None:
         LogMel(1000, 5, cepstra=6)
 
 
-def test_a_sound_without_samples_is_refused() -> None:
+def test_a_sound_without_samples_is_rejected() -> None:
     with pytest.raises(UserError, match=r"samples=tensor\(\[\]\), rate=1000\): the sound is empty; leave it out"):
         LogMelReader(rate=1000).measured(Sound(torch.zeros(0), 1000))
 
 
 @pytest.mark.parametrize("option", ["frequency_masks", "vocal_tract", "convolve"])
-def test_what_is_for_bands_is_refused_where_there_are_none(option: str) -> None:
+def test_options_for_bands_are_rejected_with_cepstra(option: str) -> None:
     with pytest.raises(
         UserError, match=f"task.input.{option} is for bands, and with cepstra \\(4\\) a frame has none; set it to 0"
     ):
@@ -87,16 +87,16 @@ def test_log_mel_has_a_gradient(range_db: float) -> None:
     )
 
 
-def test_what_lies_below_the_range_is_silence() -> None:
+def test_values_below_the_range_are_clipped() -> None:
     samples = randn(200) * torch.linspace(0.001, 1, 200)
-    found = log_mel(samples, 1000, num_mels=4, range_db=20)
+    frames = log_mel(samples, 1000, num_mels=4, range_db=20)
     expected = reference.log_mel(samples.numpy(), 1000, 4, 25, 10, LogMel(1000, 4).fft_size, 20, 500, range_db=20)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-9, atol=1e-9)
-    assert (found == found.min()).sum() > 8
-    torch.testing.assert_close(found.min(), found.max() - 2 * np.log(10))
+    np.testing.assert_allclose(frames.numpy(), expected, rtol=1e-9, atol=1e-9)
+    assert (frames == frames.min()).sum() > 8
+    torch.testing.assert_close(frames.min(), frames.max() - 2 * np.log(10))
 
 
-def test_how_loud_a_sound_is_does_not_change_its_normalised_frames() -> None:
+def test_loudness_does_not_change_normalised_frames() -> None:
     samples = torch.cat([torch.zeros(100), 0.01 * randn(300), torch.zeros(100)])
     source = Frames(LogMel(1000, 4, range_db=40))
     torch.testing.assert_close(source.read(30 * samples), source.read(samples))
@@ -113,48 +113,48 @@ def test_a_tone_is_loudest_in_the_band_around_it_and_silence_is_the_floor() -> N
 
 
 @given(st.sampled_from([8000, 11025, 16000, 44100]), st.integers(1, 128), st.sampled_from([0.0, 20.0, 125.0]))
-def test_no_band_is_empty(rate: int, num_mels: int, low: float) -> None:
+def test_every_band_covers_some_frequencies(rate: int, num_mels: int, low: float) -> None:
     filters = mel_filters(LogMel(rate, num_mels, low=low))
     assert (filters.amax(1) > 0).all() and float(filters.max()) <= 1
 
 
-def test_dither_comes_from_torchs_generator_and_keeps_silence_off_the_floor() -> None:
+def test_dither_uses_torchs_generator_and_keeps_silence_above_the_floor() -> None:
     torch.manual_seed(3)
     first, second = (log_mel(torch.zeros(800), 8000, num_mels=10, dither=1e-2) for _ in range(2))
     torch.manual_seed(3)
-    again = log_mel(torch.zeros(800), 8000, num_mels=10, dither=1e-2)
-    assert torch.equal(first, again) and not torch.equal(first, second)
+    repeated = log_mel(torch.zeros(800), 8000, num_mels=10, dither=1e-2)
+    assert torch.equal(first, repeated) and not torch.equal(first, second)
     assert (first > np.log(1e-7) + 1).all()
 
 
-def test_frames_less_their_mean_keep_their_differences() -> None:
+def test_frames_minus_their_mean_keep_their_differences() -> None:
     frames = torch.randn(9, 3, dtype=torch.float64) * 4 + 7
-    found = Frames(3, "mean").read(frames)
-    torch.testing.assert_close(found.mean(0), torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
-    torch.testing.assert_close(found[1:] - found[:-1], frames[1:] - frames[:-1])
+    centred = Frames(3, "mean").read(frames)
+    torch.testing.assert_close(centred.mean(0), torch.zeros(3, dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(centred[1:] - centred[:-1], frames[1:] - frames[:-1])
 
 
 def test_normalised_frames_have_mean_0_and_variance_1_alone_or_over_all() -> None:
     frames = 3 * randn(50, 4) + torch.arange(4)
-    found = normalised(frames)
-    torch.testing.assert_close(found.mean(0), torch.zeros(4).double(), atol=1e-9, rtol=0)
-    torch.testing.assert_close(found.std(0, correction=0), torch.ones(4).double(), atol=1e-4, rtol=0)
-    assert not normalised(torch.full((3, 2), 7.0)).any(), "what never changes is 0"
+    actual = normalised(frames)
+    torch.testing.assert_close(actual.mean(0), torch.zeros(4).double(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(actual.std(0, correction=0), torch.ones(4).double(), atol=1e-4, rtol=0)
+    assert not normalised(torch.full((3, 2), 7.0)).any(), "constant features become 0"
     stored = fit_normalisation([frames[:20], frames[20:23], frames[23:]])
-    torch.testing.assert_close(stored(frames), found, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(stored(frames), actual, rtol=1e-6, atol=1e-6)
     with pytest.raises(UserError, match="there are no frames to take a mean of; give at least one example"):
         fit_normalisation([])
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 9])
-def test_deltas_are_their_definition(length: int) -> None:
+def test_deltas_equal_their_definition(length: int) -> None:
     frames = randn(length, 3, seed=length)
     np.testing.assert_allclose(deltas(frames).numpy(), reference.deltas(frames.numpy()), rtol=1e-12, atol=1e-12)
     ramp = torch.arange(9.0)[:, None]
     assert deltas(ramp)[2:-2].flatten().tolist() == [1.0] * 5, "a line changes by its slope"
 
 
-def test_stacked_frames_stand_side_by_side_and_the_last_is_repeated() -> None:
+def test_stacked_frames_are_concatenated_and_the_last_is_repeated() -> None:
     frames = torch.arange(7.0)[:, None]
     assert stacked(frames, 3, 3).tolist() == [[0, 1, 2], [3, 4, 5], [6, 6, 6]]
     assert stacked(frames, 3, 2).tolist() == [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6, 6, 6]]
@@ -164,7 +164,7 @@ def test_stacked_frames_stand_side_by_side_and_the_last_is_repeated() -> None:
 @pytest.mark.parametrize(
     "options", [{}, {"stack": 3}, {"stack": 2, "skip": 1, "deltas": 2}, {"deltas": 1, "normalisation": "none"}]
 )
-def test_an_example_is_the_same_alone_and_beside_others_as_samples_and_as_frames(options: dict[str, Any]) -> None:
+def test_an_example_is_the_same_alone_and_in_a_batch_as_samples_and_as_frames(options: dict[str, Any]) -> None:
     bands = LogMel(1000, 5)
     source = Frames(bands, **options)
     sounds = [randn(length, seed=length) for length in (400, 130, 25, 3)]
@@ -172,14 +172,14 @@ def test_an_example_is_the_same_alone_and_beside_others_as_samples_and_as_frames
     assert mask is not None and mask.sum(1).tolist() == inputs.lengths.tolist() == [
         source.num_positions(len(sound)) for sound in sounds
     ]
-    given, _ = source.collate([bands(sound) for sound in sounds])
-    assert torch.equal(given.tokens, inputs.tokens) and inputs.tokens.shape[2] == source.width
+    from_frames, _ = source.collate([bands(sound) for sound in sounds])
+    assert torch.equal(from_frames.tokens, inputs.tokens) and inputs.tokens.shape[2] == source.width
     for number, sound in enumerate(sounds):
         alone, whole = source.collate([sound])
         assert whole is None and torch.equal(alone.tokens[0], inputs.tokens[number][mask[number]])
 
 
-def test_frames_of_anything_are_read_as_they_are() -> None:
+def test_given_frames_are_read_unchanged() -> None:
     columns = [randn(9, 4), randn(5, 4, seed=1)]
     inputs, mask = Frames(4, "none").collate(columns)
     assert mask is not None and torch.equal(inputs.tokens[1, :5], columns[1])
@@ -192,7 +192,7 @@ def body(source: Frames, family: str = "recurrent") -> Any:
 
 
 @pytest.mark.parametrize("convolve", [0, 3])
-def test_a_body_reads_frames_and_padding_does_not_show(convolve: int) -> None:
+def test_a_body_reads_frames_and_ignores_padding(convolve: int) -> None:
     source = Frames(LogMel(1000, 5), stack=2, augmentation=SpecAugment(), convolve=convolve)
     module = body(source).double().eval()
     sounds = [randn(length, seed=length) for length in (400, 130, 60)]
@@ -205,15 +205,15 @@ def test_a_body_reads_frames_and_padding_does_not_show(convolve: int) -> None:
         torch.testing.assert_close(alone[0], together[number][mask[number]], rtol=1e-9, atol=1e-9)
 
 
-def test_a_body_reads_augmented_frames_in_training_alone_and_as_the_seed_says() -> None:
+def test_a_body_reads_augmented_frames_only_in_training_and_by_seed() -> None:
     source = Frames(LogMel(1000, 5), augmentation=SpecAugment(time_masks=2, longest=9, widest=3))
     module = body(source)
     inputs, mask = source.collate([randn(400).float(), randn(130).float()])
     torch.manual_seed(1)
-    read = module.train().embedding.read(inputs)
+    vectors = module.train().embedding.read(inputs)
     torch.manual_seed(1)
     augmented = source.augment(inputs).tokens
-    assert torch.equal(read, augmented @ module.embedding.map.weight.mT + module.embedding.map.bias)
+    assert torch.equal(vectors, augmented @ module.embedding.map.weight.mT + module.embedding.map.bias)
     assert not torch.equal(augmented, inputs.tokens)
     assert torch.equal(module.eval().embedding.read(inputs), module.embedding.read(inputs.tokens))
     assert torch.equal(rows_of(inputs, slice(1, 2)).lengths, inputs.lengths[1:]), (
@@ -230,7 +230,7 @@ def test_a_body_reads_augmented_frames_in_training_alone_and_as_the_seed_says() 
     st.integers(0, 4),
     st.integers(0, 999),
 )
-def test_masks_stay_within_each_row_and_leave_its_length_alone(
+def test_masks_stay_within_each_row_and_keep_its_length(
     time_masks: int, longest: int, share: float, frequency_masks: int, widest: int, warp: int, seed: int
 ) -> None:
     augment = SpecAugment(time_masks, longest, share, frequency_masks, widest, warp)
@@ -238,30 +238,30 @@ def test_masks_stay_within_each_row_and_leave_its_length_alone(
     lengths = torch.tensor([14, 9, 3, 1])
     frames = randn(4, 14, 10, seed=seed)  # two copies of five bands
     real = torch.arange(14) < lengths[:, None]
-    found = augment(frames, lengths, 5)
-    assert found.shape == frames.shape and found.isfinite().all()
-    assert torch.equal(found[~real], frames[~real])
+    augmented = augment(frames, lengths, 5)
+    assert augmented.shape == frames.shape and augmented.isfinite().all()
+    assert torch.equal(augmented[~real], frames[~real])
     if warp:
         return
-    changed = (found != frames) & real[..., None]
+    changed = (augmented != frames) & real[..., None]
     for row, length in enumerate(lengths.tolist()):
         mean = frames[row, :length].mean(0).expand(length, -1)
-        torch.testing.assert_close(found[row, :length][changed[row, :length]], mean[changed[row, :length]])
+        torch.testing.assert_close(augmented[row, :length][changed[row, :length]], mean[changed[row, :length]])
         whole_bands = changed[row, :length].all(0)
-        assert torch.equal(whole_bands[:5], whole_bands[5:]), "a band is taken out of every copy"
+        assert torch.equal(whole_bands[:5], whole_bands[5:]), "a band is masked in every copy"
         in_time = changed[row, :length].all(1)
         if length > 1 and not whole_bands.all():
             assert int(in_time.sum()) <= time_masks * min(longest, share * length)
             assert int(whole_bands[:5].sum()) <= frequency_masks * widest
 
 
-def test_masks_are_drawn_evenly_as_their_paper_says() -> None:
-    """Widths are U{0 .. 4}; a mask of width t begins at each of 10 - t + 1 places alike."""
+def test_masks_are_sampled_uniformly_as_in_the_paper() -> None:
+    """Widths are U{0 .. 4}; a mask of width t starts at each of 10 - t + 1 positions with equal probability."""
     torch.manual_seed(0)
     rows = 40_000
     frames = torch.arange(10.0)[None, :, None].expand(rows, -1, -1) + 100
-    found = SpecAugment(time_masks=1, longest=4, frequency_masks=0)(frames, torch.full((rows,), 10), 1)
-    hidden = (found == frames.mean(1, keepdim=True))[..., 0]
+    masked = SpecAugment(time_masks=1, longest=4, frequency_masks=0)(frames, torch.full((rows,), 10), 1)
+    hidden = (masked == frames.mean(1, keepdim=True))[..., 0]
     widths = torch.bincount(hidden.sum(1), minlength=5) / rows
     torch.testing.assert_close(widths, torch.full((5,), 0.2), atol=0.01, rtol=0)
     starts = hidden[hidden.sum(1) == 2].int().argmax(1)
@@ -274,8 +274,8 @@ def test_warping_moves_frames_in_order_and_keeps_both_ends() -> None:
     torch.manual_seed(0)
     lengths = torch.tensor([20] * 50 + [13] * 50 + [7] * 5)
     frames = torch.arange(20.0)[None, :, None].expand(105, -1, -1)
-    found = SpecAugment(0, 0, 1.0, 0, 0, warp=4)(frames, lengths, 1)[..., 0]
-    for row, length in zip(found, lengths.tolist(), strict=True):
+    warped = SpecAugment(0, 0, 1.0, 0, 0, warp=4)(frames, lengths, 1)[..., 0]
+    for row, length in zip(warped, lengths.tolist(), strict=True):
         assert (
             (row[:length].diff() > 0).all()
             and float(row[0]) == 0
@@ -283,11 +283,11 @@ def test_warping_moves_frames_in_order_and_keeps_both_ends() -> None:
         )
         assert torch.equal(row[length:], frames[0, length:, 0])
         assert float((row[:length] - frames[0, :length, 0]).abs().max()) <= 4
-    assert (found[:100, :13] != frames[:100, :13, 0]).any(1).float().mean() > 0.9
-    assert torch.equal(found[100:], frames[100:, :, 0]), "too short to be warped"
+    assert (warped[:100, :13] != frames[:100, :13, 0]).any(1).float().mean() > 0.9
+    assert torch.equal(warped[100:], frames[100:, :, 0]), "too short to be warped"
 
 
-def test_what_is_no_sound_or_frame_is_refused() -> None:
+def test_invalid_sounds_and_frames_are_rejected() -> None:
     refusals: list[tuple[str, Any]] = [
         (
             r"an example has the shape \[3, 4\]; frames are \(length, 5\), or samples \(length,\), at least one",
@@ -338,11 +338,11 @@ def test_what_is_no_sound_or_frame_is_refused() -> None:
         (lambda: Frames(4).embedding(8, word_dropout=0.1), r"model.word_dropout \(0.1\) drops words of a table"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(build: Any, sentence: str) -> None:
+def test_invalid_settings_are_rejected(build: Any, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         build()
 
 
-def test_lengths_go_with_their_frames() -> None:
+def test_lengths_are_those_of_the_frames() -> None:
     inputs: Framed = Frames(2).collate([randn(3, 2), randn(2, 2)])[0]
     assert isinstance(inputs.tokens, Tensor) and inputs.lengths.tolist() == [3, 2]

@@ -1,4 +1,4 @@
-"""A body reads pictures as it reads any sequence: patches, pixels, rows, or a residual network's grid."""
+"""A body reads pictures like any sequence: patches, pixels, rows, or a residual network's grid."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,16 +37,16 @@ def build(family: str, source: Pictures) -> Any:
 
 
 def spots(number: int, seed: int = 0) -> list[tuple[Tensor, int]]:
-    """Dark pictures of 5 to 9 pixels a side with a bright spot near a corner, and which corner that is."""
+    """Dark pictures of 5 to 9 pixels per side with a bright spot at a corner, and the number of the corner."""
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    examples = []
     for label in torch.randint(4, (number,), generator=generator).tolist():
         height, width = torch.randint(5, 10, (2,), generator=generator).tolist()
         picture = torch.randint(60, (height, width, 1), dtype=torch.uint8, generator=generator)
         top, left = (0 if label < 2 else height - 2), (0 if label % 2 == 0 else width - 2)
         picture[top : top + 2, left : left + 2] += 180
-        found.append((picture, label))
-    return found
+        examples.append((picture, label))
+    return examples
 
 
 class PictureClassifier(nn.Module):
@@ -62,8 +62,8 @@ class PictureClassifier(nn.Module):
         return self.output(self.pooling(self.body(inputs, mask)[0], mask))
 
 
-def spoilt(inputs: PictureInputs) -> PictureInputs:
-    """The same with other pixels where there is padding."""
+def with_other_padding(inputs: PictureInputs) -> PictureInputs:
+    """The same inputs with other pixels in the padding."""
     pixels = torch.full_like(inputs.pixels, 99)
     for row, (height, width) in enumerate(inputs.sizes.tolist()):
         pixels[row, :height, :width] = inputs.pixels[row, :height, :width]
@@ -72,12 +72,12 @@ def spoilt(inputs: PictureInputs) -> PictureInputs:
 
 @every_source
 @every_body
-def test_padded_pictures_give_what_they_give_alone(family: str, source: Pictures) -> None:
+def test_padded_pictures_give_the_same_as_alone(family: str, source: Pictures) -> None:
     model = PictureClassifier(build(family, source)).double().eval()
     pictures = [picture for picture, _ in spots(5)]
     inputs, mask = source.collate(pictures)
     assert mask is not None and not mask.all()
-    together = model(spoilt(inputs), mask)
+    together = model(with_other_padding(inputs), mask)
     for row, picture in enumerate(pictures):
         alone, whole = source.collate([picture])
         assert whole is None
@@ -95,7 +95,7 @@ def test_an_encoder_reads_pictures_and_a_decoder_writes_tokens(family: str, sour
     pictures = [picture for picture, _ in spots(3)]
     inputs, mask = source.collate(pictures)
     tokens = torch.tensor([[1, 2], [3, 4], [5, 6]])
-    together, _ = body(tokens, None, body.initial_state(3, body.encode(spoilt(inputs), mask)))
+    together, _ = body(tokens, None, body.initial_state(3, body.encode(with_other_padding(inputs), mask)))
     for row, picture in enumerate(pictures):
         alone, _ = body(tokens[row : row + 1], None, body.initial_state(1, body.encode(source.collate([picture])[0])))
         torch.testing.assert_close(alone[0], together[row], rtol=1e-9, atol=1e-9)
@@ -117,7 +117,7 @@ def test_an_encoder_reads_pictures_and_a_decoder_writes_tokens(family: str, sour
         ),
     ],
 )
-def test_a_body_learns_to_tell_pictures_apart(family: str, source: str) -> None:
+def test_a_body_learns_to_classify_pictures(family: str, source: str) -> None:
     torch.manual_seed(0)
     reads = SOURCES[source]
     model = PictureClassifier(build(family, reads))
@@ -138,7 +138,7 @@ def test_a_body_learns_to_tell_pictures_apart(family: str, source: str) -> None:
 
 
 @every_source
-def test_what_is_read_is_each_pictures_own_grid_in_raster_order(source: Pictures) -> None:
+def test_each_pictures_own_grid_is_read_in_raster_order(source: Pictures) -> None:
     pictures = [picture for picture, _ in spots(4)]
     inputs, mask = source.collate(pictures)
     embedding = build("recurrent", source).embedding.double().eval()
@@ -150,16 +150,16 @@ def test_what_is_read_is_each_pictures_own_grid_in_raster_order(source: Pictures
         if not isinstance(source, Convolved):
             cell = (1, 9) if isinstance(source, Rows) else (source.size,) * 2  # type: ignore[attr-defined]
             torch.testing.assert_close(grid, torch.from_numpy(references.patches(pixels.numpy(), *cell)))
-        wanted = []
+        expected = []
         for i in range(grid.shape[0]):
             for j in range(grid.shape[1]):
                 place = embedding.places(torch.tensor([[i]]), torch.tensor([[j]]), x)
-                wanted.append(embedding.map(grid[i, j]) + place.reshape(-1))
-        assert int(mask[row].sum()) == len(wanted)
-        torch.testing.assert_close(x[row, : len(wanted)], torch.stack(wanted))
+                expected.append(embedding.map(grid[i, j]) + place.reshape(-1))
+        assert int(mask[row].sum()) == len(expected)
+        torch.testing.assert_close(x[row, : len(expected)], torch.stack(expected))
 
 
-def test_a_scale_is_for_vectors_and_not_for_places() -> None:
+def test_a_scale_applies_to_vectors_and_not_to_positions() -> None:
     source = Patches(size=2, channels=1)
     plain, scaled = source.embedding(16).eval(), source.embedding(16, scaled=True).eval()
     scaled.load_state_dict(plain.state_dict())
@@ -171,7 +171,7 @@ def test_a_scale_is_for_vectors_and_not_for_places() -> None:
 
 
 @every_source
-def test_a_blank_picture_has_as_many_positions_as_are_asked_for(source: Pictures) -> None:
+def test_a_blank_picture_has_the_requested_number_of_positions(source: Pictures) -> None:
     body = build("bert", source).eval()
     for length in (1, 3):
         hidden, _ = body(body.embedding.blank(2, length))
@@ -180,60 +180,60 @@ def test_a_blank_picture_has_as_many_positions_as_are_asked_for(source: Pictures
 
 
 def by_loops(picture: Tensor, down: int, across: int, mirrored: bool) -> Tensor:
-    """Each pixel taken from where it stood before, the nearest one of the edge where that is outside."""
+    """Each pixel is taken from its position before the shift, or from the nearest edge pixel if that is outside."""
     height, width = picture.shape[:2]
-    found = torch.zeros_like(picture)
+    shifted = torch.zeros_like(picture)
     for i in range(height):
         for j in range(width):
             row, column = i + down, (width - 1 - j if mirrored else j) + across
-            found[i, j] = picture[min(max(row, 0), height - 1), min(max(column, 0), width - 1)]
-    return found
+            shifted[i, j] = picture[min(max(row, 0), height - 1), min(max(column, 0), width - 1)]
+    return shifted
 
 
-def test_pictures_are_shifted_and_mirrored_inside_their_own_size() -> None:
+def test_pictures_are_shifted_and_mirrored_within_their_own_size() -> None:
     pictures = [picture for picture, _ in spots(12)]
     inputs, mask = Patches(channels=1, size=2).collate(pictures)
     torch.manual_seed(1)
     changed = moved(inputs, 1, True)
     assert torch.equal(changed.tokens, inputs.tokens) and torch.equal(changed.sizes, inputs.sizes)
-    seen = set()
+    shifts = set()
     for row, picture in enumerate(pictures):
-        found = changed.pixels[row, : picture.shape[0], : picture.shape[1]]
+        actual = changed.pixels[row, : picture.shape[0], : picture.shape[1]]
         able = [
             (d, a, m)
             for d in (-1, 0, 1)
             for a in (-1, 0, 1)
             for m in (False, True)
-            if torch.equal(found, by_loops(picture, d, a, m))
+            if torch.equal(actual, by_loops(picture, d, a, m))
         ]
         assert able
-        seen.add(able[0])
-    assert len(seen) > 4
+        shifts.add(able[0])
+    assert len(shifts) > 4
     torch.manual_seed(1)
     assert torch.equal(moved(inputs, 1, True).pixels, changed.pixels)
     assert torch.equal(moved(inputs, 0, False).pixels[0, :5, :5], inputs.pixels[0, :5, :5])
 
 
-def test_pictures_are_changed_in_training_alone() -> None:
+def test_pictures_are_augmented_only_in_training() -> None:
     source = Patches(size=2, channels=1, shift=2, flip=True)
     embedding = source.embedding(8)
     inputs, _ = source.collate([picture for picture, _ in spots(6)])
     torch.manual_seed(0)
     first = embedding.train().read(inputs)
     torch.manual_seed(0)
-    wanted = embedding.eval().read(source.augment(inputs))
-    torch.testing.assert_close(first, wanted)
+    expected = embedding.eval().read(source.augment(inputs))
+    torch.testing.assert_close(first, expected)
     assert not torch.allclose(first, embedding.read(inputs))
 
 
-def test_channels_have_levels_of_their_own() -> None:
+def test_channels_have_their_own_mean_and_deviation() -> None:
     source = Pixels(mean=(0.1, 0.2, 0.3), std=(0.5, 1.0, 2.0))
     embedding = source.embedding(4).double().eval()
     pixels = torch.randint(256, (2, 3, 3), dtype=torch.uint8)
     inputs, _ = source.collate([pixels])
     for channel, (mean, std) in enumerate(((0.1, 0.5), (0.2, 1.0), (0.3, 2.0))):
-        wanted = (pixels[..., channel].double() / 255 - torch.tensor(mean).double()) / std
-        torch.testing.assert_close(embedding.normalized(inputs)[0, ..., channel], wanted, rtol=1e-6, atol=1e-6)
+        expected = (pixels[..., channel].double() / 255 - torch.tensor(mean).double()) / std
+        torch.testing.assert_close(embedding.normalized(inputs)[0, ..., channel], expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -247,12 +247,12 @@ def test_channels_have_levels_of_their_own() -> None:
         ([torch.zeros(0, 3, 1)], r"example 0 has the shape \[0, 3, 1\]; pictures are \(height, width, 1\)"),
     ],
 )
-def test_what_is_no_picture_is_refused(examples: Sequence[Tensor], sentence: str) -> None:
+def test_inputs_that_are_not_pictures_are_rejected(examples: Sequence[Tensor], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         Patches(channels=1).collate(examples)
 
 
-def test_what_pictures_have_not_is_refused() -> None:
+def test_unsuitable_settings_are_rejected() -> None:
     with pytest.raises(UserError, match="example 0 is 10 pixels wide, and rows have 9; resize it, or read wider rows"):
         SOURCES["rows"].collate([torch.zeros(4, 10, 1)])
     with pytest.raises(
@@ -279,8 +279,8 @@ def test_what_pictures_have_not_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("stem_stride", "stages"), [(2, 2), (1, 3), (4, 1)])
-def test_a_place_of_a_residual_network_looks_at_the_pixels_around_its_middle(stem_stride: int, stages: int) -> None:
-    """Those that move its vector lie as far on one side of step * i as on the other, and `before` is half a step."""
+def test_a_position_of_a_residual_network_depends_on_pixels_around_its_centre(stem_stride: int, stages: int) -> None:
+    """The pixels that affect its vector extend equally far on both sides of step * i, and `before` is half a step."""
     source = Convolved(widths=(8, 16, 32)[:stages], blocks=1, stem_stride=stem_stride, norm="place")
     step, network = source.cell[0], source.embedding(4).reader
     pixels = torch.randn(1, 16 * step, 16 * step, 3, requires_grad=True)

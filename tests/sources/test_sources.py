@@ -1,4 +1,4 @@
-"""A body reads whatever its source gives: tokens, words with letters, or plain vectors, without knowing which."""
+"""A body reads any source: tokens, words with letters, or plain vectors, without knowing which."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,16 +38,16 @@ def build(family: str, source: Source) -> Body:
 
 
 def frames(number: int, seed: int = 0) -> list[tuple[Tensor, int]]:
-    """Sequences of 2 to 9 frames, and which of three features is the largest over all frames together, by far."""
+    """Sequences of 2 to 9 frames, and the index of the feature that is by far the largest over all frames."""
     generator = torch.Generator().manual_seed(seed)
-    found: list[tuple[Tensor, int]] = []
-    while len(found) < number:
+    examples: list[tuple[Tensor, int]] = []
+    while len(examples) < number:
         length = int(torch.randint(2, 10, (), generator=generator))
         sequence = torch.randn(length, WIDTH, generator=generator)
         first, second = sequence.sum(0).topk(2).values
         if first - second > 1:
-            found.append((sequence, int(sequence.sum(0).argmax())))
-    return found
+            examples.append((sequence, int(sequence.sum(0).argmax())))
+    return examples
 
 
 class FrameClassifier(nn.Module):
@@ -97,7 +97,7 @@ def test_a_body_over_vectors_learns_to_classify_them(family: str, tmp_path: Path
 
 
 @every_body
-def test_padded_vectors_give_what_they_give_alone(family: str) -> None:
+def test_padded_vectors_give_the_same_as_alone(family: str) -> None:
     source = Vectors(WIDTH)
     task = FrameClassifier(build(family, source)).double().eval()
     rows = [sequence.double() for sequence, _ in frames(6)]
@@ -110,7 +110,7 @@ def test_padded_vectors_give_what_they_give_alone(family: str) -> None:
         assert torch.allclose(task.scores(alone, None)[0], together[row], rtol=1e-9, atol=1e-9)
 
 
-def test_vectors_are_mapped_and_disturbed_in_training_alone() -> None:
+def test_vectors_are_mapped_with_dropout_only_in_training() -> None:
     embedding = build("recurrent", Vectors(WIDTH, noise=0.1)).embedding
     vectors = torch.randn(2, 4, WIDTH)
     assert torch.allclose(embedding.eval().read(vectors), vectors @ embedding.map.weight.mT + embedding.map.bias)
@@ -154,7 +154,7 @@ def word_source(*settings: str) -> tuple[Any, LetteredWords, Tokenizer]:
     return config, source, tokenizer
 
 
-def test_words_with_letters_tell_words_apart_that_the_table_does_not_know() -> None:
+def test_letters_distinguish_words_that_the_table_does_not_know() -> None:
     config, source, _ = word_source("embedding.characters=cnn", "embedding.dim=6")
     body = build_body(config, source).eval()
     inputs, mask = source.collate([["the", "zzyx"], ["the", "qwrt"], ["walls"]])
@@ -164,13 +164,13 @@ def test_words_with_letters_tell_words_apart_that_the_table_does_not_know() -> N
     assert torch.equal(x[0, 0], x[1, 0]) and not torch.allclose(x[0, 1], x[1, 1])
 
 
-def test_a_body_is_plain_where_the_section_asks_for_nothing() -> None:
+def test_a_body_has_plain_tokens_by_default() -> None:
     config = config_of("text-lstm")
     tokenizer = train_tokenizer(config.text, [TEXT])
     assert source_of(config, {"tokenizer": tokenizer}) == Tokens(tokenizer.vocabulary)
 
 
-def test_a_task_is_built_over_a_source_that_is_given() -> None:
+def test_a_task_can_be_built_over_a_given_source() -> None:
     config = config_of("text-lstm", ["model.dim=8", "task.tied=false"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     task = build_task(config, {"tokenizer": tokenizer}, sources=[Vectors(WIDTH)], to_train=False)
@@ -179,7 +179,7 @@ def test_a_task_is_built_over_a_source_that_is_given() -> None:
     assert hidden.isfinite().all()
 
 
-def test_what_vectors_have_not_is_refused() -> None:
+def test_unsuitable_settings_are_rejected() -> None:
     with pytest.raises(
         UserError, match=r"model.word_dropout \(0.1\) drops words of a table, and vectors have none; leave it out"
     ):

@@ -36,21 +36,21 @@ def pieces(tokenizer: Tokenizer, encoded: EncodedWords) -> list[list[str]]:
 
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_every_word_has_its_own_pieces_and_all_of_them(kind: str, lowercase: bool) -> None:
-    """Alone or among others, a word is the same pieces, but for the space before it."""
+def test_every_word_has_all_of_its_own_pieces(kind: str, lowercase: bool) -> None:
+    """Alone or with others, a word has the same pieces, except for the space before it."""
     tokenizer = trained(kind, lowercase=lowercase)
     reader = WordReader(tokenizer)
     for words, encoded in zip(AWKWARD, reader.encode(AWKWARD), strict=True):
         assert len(encoded.starts) == len(encoded.ends) == len(words)
         assert all(a < b for a, b in zip(encoded.starts, encoded.ends, strict=True))
         assert all(end <= start for end, start in zip(encoded.ends, encoded.starts[1:], strict=False))
-        for word, found in zip(words, pieces(tokenizer, encoded), strict=True):
+        for word, word_pieces in zip(words, pieces(tokenizer, encoded), strict=True):
             alone = {
                 text: [tokenizer.token(token) for token in tokenizer.encode(text + one_word_each([word]))]
                 for text in ("", " ")
             }
             bare = [piece for piece in alone[" "] if piece not in ("Ġ", " ")]
-            assert found in (alone[""], bare), word
+            assert word_pieces in (alone[""], bare), word
 
 
 def test_a_word_that_a_tokenizer_drops_has_the_piece_before_it() -> None:
@@ -61,7 +61,7 @@ def test_a_word_that_a_tokenizer_drops_has_the_piece_before_it() -> None:
     assert dropped[1] == EncodedWords([0], [0], [1])
 
 
-def test_a_body_of_running_text_finds_its_ends_of_lines_and_the_letters_of_its_tokens() -> None:
+def test_running_text_bodies_get_line_ends_and_letters_of_tokens() -> None:
     tokenizer = trained("word", lowercase=True)
     end = tokenizer.end
     apart, running = (
@@ -77,7 +77,7 @@ def test_a_body_of_running_text_finds_its_ends_of_lines_and_the_letters_of_its_t
     assert WordReader(trained("character"), running=True).encode([["of"]])[0].starts == [0]
 
 
-def test_a_batch_has_each_readers_rows_padded_by_themselves() -> None:
+def test_rows_of_each_reader_are_padded_separately_in_a_batch() -> None:
     inner = WordReader(trained("character"))
     reader = WordReader(trained("word"), letters=True, context=inner)
     pieces = reader.collate(reader.encode([["the", "ball"], ["red"], []]))
@@ -94,7 +94,7 @@ def test_a_batch_has_each_readers_rows_padded_by_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengths", "longest", "kept"),
+    ("lengths", "longest", "expected_lengths"),
     [
         ((5, 2), 10, (5, 2)),
         ((9, 2), 8, (3, 2)),
@@ -105,14 +105,14 @@ def test_a_batch_has_each_readers_rows_padded_by_themselves() -> None:
         ((7,), 9, (7,)),
     ],
 )
-def test_the_longer_of_two_texts_is_cut_until_both_fit_into_their_frame(
-    lengths: tuple[int, ...], longest: int, kept: tuple[int, ...]
+def test_the_longer_of_two_texts_is_cut_until_both_fit_with_their_frame(
+    lengths: tuple[int, ...], longest: int, expected_lengths: tuple[int, ...]
 ) -> None:
     tokenizer = framed_as_bert(TOKENIZERS["wordpiece"](["a b c d"], size=60))
     reader = WordReader(tokenizer)
     texts = tuple(reader.encode([["a"] * length], framed=False)[0] for length in lengths)
-    found = reader.shortened(texts, longest)
-    assert tuple(len(text.tokens) for text in found) == kept
-    assert tuple(len(text.starts) for text in found) == kept
-    whole = reader.framed(*found)
+    shortened = reader.shortened(texts, longest)
+    assert tuple(len(text.tokens) for text in shortened) == expected_lengths
+    assert tuple(len(text.starts) for text in shortened) == expected_lengths
+    whole = reader.framed(*shortened)
     assert len(whole.tokens) <= longest and whole.tokens[-1] == tokenizer.end

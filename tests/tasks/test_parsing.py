@@ -131,7 +131,9 @@ def test_sentences_are_parsed_equally_in_a_batch_and_alone(body: str, method: st
     task = parser(body)
     together = task.parse(SENTENCES, METHODS[method])
     alone = [task.parse([words], METHODS[method])[0] for words in SENTENCES]
-    assert [[each.tree for each in found] for found in together] == [[each.tree for each in found] for found in alone]
+    assert [[each.tree for each in parses] for parses in together] == [
+        [each.tree for each in parses] for parses in alone
+    ]
     for one, other in zip(together, alone, strict=True):
         assert [each.log_prob for each in one] == pytest.approx([each.log_prob for each in other], rel=1e-9)
 
@@ -176,7 +178,7 @@ def test_a_sentence_of_300_words_and_one_of_one_are_parsed_together() -> None:
 
 def test_a_sentence_without_words_has_no_tree() -> None:
     task = parser()
-    assert [len(found) for found in task.parse([[], ["it"], []], METHODS["greedy"])] == [0, 1, 0]
+    assert [len(parses) for parses in task.parse([[], ["it"], []], METHODS["greedy"])] == [0, 1, 0]
     assert task.parse([], METHODS["greedy"]) == []
 
 
@@ -293,7 +295,7 @@ def test_training_memorises_two_trees() -> None:
         (loss.sum / loss.count).backward()
         optimiser.step()
     parses = task.parse([example.tree.words for example in examples], METHODS["greedy"])
-    assert [found[0].tree for found in parses] == [untagged(example.tree) for example in examples]
+    assert [parse[0].tree for parse in parses] == [untagged(example.tree) for example in examples]
     assert str(parses[1][0]) == "(TOP (NP (NP (XX a) (XX dog)) (XX -LRB-) (ADJP (XX old)) (XX -RRB-)))"
 
 

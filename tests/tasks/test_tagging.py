@@ -99,7 +99,9 @@ def test_a_crf_never_predicts_tags_that_its_scheme_forbids(scheme: str) -> None:
     for ids in task.rows(task.crf.viterbi(task.emissions(batch), batch.mask)[0], batch.mask):
         assert find_tag_fault([task.tags.names[id] for id in ids], scheme) is None
     free = task.rows(task.emissions(batch).argmax(-1), batch.mask)
-    assert any(find_tag_fault([task.tags.names[id] for id in ids], scheme) for ids in free), "the test forbids nothing"
+    assert any(find_tag_fault([task.tags.names[id] for id in ids], scheme) for ids in free), (
+        "this test would forbid nothing"
+    )
 
 
 def test_the_probability_of_a_tag_is_its_marginal_over_all_sequences() -> None:

@@ -75,7 +75,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_eight_sounds_are_memorised_and_transcribed(run: Path) -> None:
     loaded = clew.load(run / "run")
     files = [str(run / f"{number}.wav") for number in range(len(TEXTS))]
-    assert [str(found) for found in loaded.ask("transcribe", files)] == list(TEXTS)
+    assert [str(transcript) for transcript in loaded.ask("transcribe", files)] == list(TEXTS)
 
 
 def test_the_command_writes_a_line_for_each_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +93,7 @@ def test_a_sound_of_another_rate_is_resampled(run: Path) -> None:
     loaded = clew.load(run / "run")
     twice = torch.nn.functional.interpolate(tones("cab", 3)[None, None], scale_factor=2, mode="linear")[0, 0]
     path = write_wav(run / "twice.wav", twice, 2 * RATE)
-    assert [str(found) for found in loaded.ask("transcribe", [str(path)])] == ["cab"]
+    assert [str(transcript) for transcript in loaded.ask("transcribe", [str(path)])] == ["cab"]
 
 
 def test_files_that_are_not_sound_are_rejected_by_name(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,9 +50,9 @@ def test_hypotheses_are_sorted_with_their_own_log_probability(way: str) -> None:
         assert [one.score for one in translations] == sorted((one.score for one in translations), reverse=True)
         for one in translations:
             if len(one.tokens) < BEAM.max_new:  # it ended
-                [given] = score_pairs([task], [Pair(source.source, one.text)])
-                assert given.log_prob == pytest.approx(one.log_prob, abs=1e-9)
-                assert len(given.log_probs) == len(one.tokens) + 1 == len(given.tokens)
+                [scored] = score_pairs([task], [Pair(source.source, one.text)])
+                assert scored.log_prob == pytest.approx(one.log_prob, abs=1e-9)
+                assert len(scored.log_probs) == len(one.tokens) + 1 == len(scored.tokens)
 
 
 @pytest.mark.parametrize("way", TWO)

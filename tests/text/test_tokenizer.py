@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
+from clew.text.frames import read_frame
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS, train_bpe, train_character, train_unigram, train_word, train_wordpiece
 
@@ -206,6 +207,12 @@ def test_two_frames_around_a_text_are_rejected():
         " one",
     ):
         _ = Tokenizer(inner).frame
+
+
+def test_a_frame_of_an_unknown_kind_is_rejected():
+    message = "post-processor is a PadProcessing, which clew does not know; known: TemplateProcessing, BertProcessing"
+    with pytest.raises(UserError, match=message):
+        read_frame({"type": "PadProcessing"})
 
 
 def test_half_a_character_is_rejected():

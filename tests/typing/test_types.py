@@ -1,4 +1,4 @@
-"""The types that a user sees are those of `user_script.py`, under `mypy --strict`."""
+"""The public types are those that `user_script.py` states, under `mypy --strict`."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(clew.__file__).parents[1]
 
 
 def checked(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What mypy says of a script, with errors in clew itself left out, as those of an installed package are."""
+    """mypy's output for a script, without errors in clew itself, as for an installed package."""
     options = ["--strict", "--follow-imports=silent", "--config-file=", f"--cache-dir={folder}"]
     command = [sys.executable, "-m", "mypy", *options, str(script)]
     return subprocess.run(
@@ -23,22 +23,22 @@ def checked(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_every_public_function_gives_back_what_it_says(tmp_path: Path) -> None:
+def test_every_public_function_has_the_stated_return_type(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         'import clew\nclew.load(3)\nclew.fit_\nclew.train("classify", callbacks=[object()])\nclew.layers\n',
         encoding="utf-8",
     )
-    found = checked(SCRIPT, tmp_path)
-    assert found.returncode == 0, found.stdout
-    told = checked(wrong, tmp_path).stdout
-    assert [line.partition("wrong.py:")[2].partition(":")[0] for line in told.splitlines() if "error:" in line] == [
+    result = checked(SCRIPT, tmp_path)
+    assert result.returncode == 0, result.stdout
+    errors = checked(wrong, tmp_path).stdout
+    assert [line.partition("wrong.py:")[2].partition(":")[0] for line in errors.splitlines() if "error:" in line] == [
         "2",
         "3",
         "4",
     ]
 
 
-def test_the_package_says_that_it_has_types() -> None:
+def test_the_package_declares_that_it_is_typed() -> None:
     assert (Path(clew.__file__).parent / "py.typed").is_file()

@@ -1,4 +1,4 @@
-"""A script as a user writes it, which `mypy --strict` checks and nobody runs: what each public function gives back."""
+"""A user's script that `mypy --strict` checks and nothing runs: the return type of each public function."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -119,10 +119,10 @@ def evaluate(run: clew.Run) -> None:
 def inside(run: clew.Run) -> None:
     assert_type(clew.look(run, "surprisal", text="to be"), clew.View)
     assert_type(clew.look([run, "runs/other"], "surprisal", text="to be").save("view.html"), Path)
-    with clew.record(run, "*.gates.forget") as seen:
+    with clew.record(run, "*.gates.forget") as recorded:
         run.score("to be")
-    assert_type(seen, clew.Recording)
-    assert_type(seen["*.gates.forget"], torch.Tensor)
+    assert_type(recorded, clew.Recording)
+    assert_type(recorded["*.gates.forget"], torch.Tensor)
 
 
 class Mine(nn.Module):
@@ -131,7 +131,7 @@ class Mine(nn.Module):
 
 
 def fit(loader: DataLoader[Any]) -> None:
-    found = clew.fit(
+    fitted = clew.fit(
         Mine(),
         loader,
         "runs/mine",
@@ -141,8 +141,8 @@ def fit(loader: DataLoader[Any]) -> None:
         callbacks=[OnlySteps()],
         overwrite=True,
     )
-    assert_type(found, clew.Fit)
-    assert_type(found.measures, dict[str, float])
+    assert_type(fitted, clew.Fit)
+    assert_type(fitted.measures, dict[str, float])
 
 
 def estimators() -> None:

@@ -48,7 +48,7 @@ def test_both_versions_are_read_with_ids_and_answer_positions(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "passage", "sentence"),
+    ("data", "passage", "sentence"),
     [
         (
             question("Rome", 12),
@@ -63,14 +63,14 @@ def test_both_versions_are_read_with_ids_and_answer_positions(tmp_path: Path) ->
     ],
 )
 def test_a_faulty_question_is_reported_or_skipped(
-    tmp_path: Path, given: dict[str, Any], passage: str, sentence: str
+    tmp_path: Path, data: dict[str, Any], passage: str, sentence: str
 ) -> None:
-    path = squad(tmp_path / "dev.json", given, passage=passage)
+    path = squad(tmp_path / "dev.json", data, passage=passage)
     with pytest.raises(UserError) as error:
         list(read_questions(path))
     assert sentence in str(error.value) and "data.faults=skip" in str(error.value)
     if passage == PASSAGE:
-        path = squad(tmp_path / "dev.json", given, question(id="q2"))
+        path = squad(tmp_path / "dev.json", data, question(id="q2"))
         notes = Notes(faults="skip")
         assert [example.id for example in read_questions(path, notes=notes)] == ["q2"]
         assert notes.num_faults == 1
