@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from clew.kernels.cells.expressions import ACROSS, OPERATIONS, Graph, Node, in_order, rebuilt
 from clew.kernels.cells.phases import phases_of
-from clew.kernels.cells.source import number
+from clew.kernels.cells.source import float_literal
 
 
 class Result(NamedTuple):
@@ -120,7 +120,7 @@ class _Writer:
 
     def value(self, node: Node) -> str:
         if node.value is not None:
-            return number(node.value)
+            return float_literal(node.value)
         if node.name == "array":
             place = int(node.place[0])
             return f"row_{place}" if self.read[place] else f"array_{place}[unit]"

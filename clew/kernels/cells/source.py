@@ -102,7 +102,7 @@ class Writer:
 
     def name(self, node: Node) -> str:
         if node.value is not None:
-            return number(node.value)
+            return float_literal(node.value)
         if not node.arguments:
             return f"{'_'.join([node.name, *(str(int(place)) for place in node.place)])}[e]"
         return f"{self.names[node]}[e]"
@@ -419,7 +419,7 @@ def names_of(parameters: Sequence[str]) -> tuple[str, ...]:
     return tuple(parameter.rpartition(" ")[2].lstrip("*") for parameter in parameters)
 
 
-def number(value: float) -> str:
+def float_literal(value: float) -> str:
     if not math.isfinite(value):
         return {math.inf: "INFINITY", -math.inf: "(-INFINITY)"}.get(value, "NAN")
     return f"{value!r}f" if value >= 0 else f"({value!r}f)"
