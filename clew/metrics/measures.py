@@ -1,4 +1,4 @@
-"""Measures of written targets. Members of MEASURES compare the written with the wanted texts; they know no model."""
+"""Measures of generated texts. Members of MEASURES compare hypotheses with their references; they know no model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
@@ -50,92 +50,95 @@ NAMES = {
 }
 
 
-def no_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{} for _ in written]
+def no_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
+    return [{} for _ in hypotheses]
 
 
 class Measure(NamedTuple):
-    """`corpus(written, wanted, lowercase)` scores all sentences together. `sentence` scores one, higher being better.
-    `statistics` are per sentence; tests resample them to compute `corpus` on other samples."""
+    """`corpus(hypotheses, references, lowercase)` scores all sentences together, `sentence` scores one. Higher scores of
+    sentences are better. Significance tests resample the `statistics` of sentences to compute `corpus` on samples."""
 
     corpus: Callable[[Texts, Texts, bool], Measured]
     sentence: Callable[[str, str, bool], float]
     statistics: Callable[[Texts, Texts, bool], list[Statistics]] = no_statistics
 
 
-def measure_bleu(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    score = bleu(written, wanted, lowercase=lowercase)
+def measure_bleu(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    score = bleu(hypotheses, references, lowercase=lowercase)
     return Measured({"bleu": score.score}, score.describe())
 
 
-def measure_chrf(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    score = chrf(written, wanted, lowercase=lowercase)
+def measure_chrf(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    score = chrf(hypotheses, references, lowercase=lowercase)
     return Measured({"chrf": score.score}, score.describe())
 
 
-def measure_ter(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    score = ter(written, wanted, lowercase=lowercase)
+def measure_ter(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    score = ter(hypotheses, references, lowercase=lowercase)
     return Measured({"ter": score.score}, score.describe())
 
 
-def measure_wer(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    errors = sum(word_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
+def measure_wer(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    errors = sum(word_errors(cased(hypotheses, lowercase), cased(references, lowercase)), Errors())
     return Measured({"wer": 100 * errors.rate}, f"WER {100 * errors.rate:.2f} ({errors.describe('word')})")
 
 
-def measure_cer(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    errors = sum(character_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
+def measure_cer(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    errors = sum(character_errors(cased(hypotheses, lowercase), cased(references, lowercase)), Errors())
     return Measured({"cer": 100 * errors.rate}, f"CER {100 * errors.rate:.2f} ({errors.describe('character')})")
 
 
-def measure_rouge(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    score = rouge(written, wanted)
+def measure_rouge(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    score = rouge(hypotheses, references)
     parts = {"rouge_1": score.one, "rouge_2": score.two, "rouge_l": score.longest, "rouge_lsum": score.summary}
     return Measured({name: 100 * part.f1 for name, part in parts.items()}, score.describe())
 
 
-def measure_exact_match(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    share = 100 * exact_match(cased(written, lowercase), cased(wanted, lowercase)).value
+def measure_exact_match(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    share = 100 * exact_match(cased(hypotheses, lowercase), cased(references, lowercase)).value
     return Measured({"exact_match": share}, f"{share:.2f} % right")
 
 
-def measure_edit_distance(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    written, wanted = cased(written, lowercase), cased(wanted, lowercase)
-    words, characters = 100 * word_error_rate(written, wanted).value, 100 * character_error_rate(written, wanted).value
+def measure_edit_distance(hypotheses: Texts, references: Texts, lowercase: bool) -> Measured:
+    hypotheses, references = cased(hypotheses, lowercase), cased(references, lowercase)
+    words = 100 * word_error_rate(hypotheses, references).value
+    characters = 100 * character_error_rate(hypotheses, references).value
     return Measured(
         {"word_error_rate": words, "character_error_rate": characters},
         f"edits {words:.2f} % of words, {characters:.2f} % of characters",
     )
 
 
-def bleu_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{"bleu": {"bleu": counts}} for counts in Bleu(lowercase=lowercase).of_sentences(written, wanted)]
+def bleu_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"bleu": {"bleu": counts}} for counts in Bleu(lowercase=lowercase).of_sentences(hypotheses, references)]
 
 
-def chrf_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{"chrf": {"chrf": counts}} for counts in Chrf(lowercase=lowercase).of_sentences(written, wanted)]
+def chrf_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"chrf": {"chrf": counts}} for counts in Chrf(lowercase=lowercase).of_sentences(hypotheses, references)]
 
 
-def ter_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{"ter": {"ter": counts}} for counts in Ter(lowercase=lowercase).of_sentences(written, wanted)]
+def ter_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
+    return [{"ter": {"ter": counts}} for counts in Ter(lowercase=lowercase).of_sentences(hypotheses, references)]
 
 
-def wer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+def wer_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
     return [
         {"wer": {"error_rate": errors.row}}
-        for errors in word_errors(cased(written, lowercase), cased(wanted, lowercase))
+        for errors in word_errors(cased(hypotheses, lowercase), cased(references, lowercase))
     ]
 
 
-def cer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
+def cer_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
     return [
         {"cer": {"error_rate": errors.row}}
-        for errors in character_errors(cased(written, lowercase), cased(wanted, lowercase))
+        for errors in character_errors(cased(hypotheses, lowercase), cased(references, lowercase))
     ]
 
 
-def rouge_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    scores = [score_rouge(text, [target]) for text, target in zip(written, wanted, strict=True)]
+def rouge_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
+    scores = [
+        score_rouge(hypothesis, [reference]) for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
     parts = [
         {"rouge_1": score.one, "rouge_2": score.two, "rouge_l": score.longest, "rouge_lsum": score.summary}
         for score in scores
@@ -143,19 +146,19 @@ def rouge_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Sta
     return [{name: share_of(part.f1, 1) for name, part in score.items()} for score in parts]
 
 
-def exact_match_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    pairs = zip(cased(written, lowercase), cased(wanted, lowercase), strict=True)
-    return [{"exact_match": share_of(float(text == target), 1)} for text, target in pairs]
+def exact_match_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
+    pairs = zip(cased(hypotheses, lowercase), cased(references, lowercase), strict=True)
+    return [{"exact_match": share_of(float(hypothesis == reference), 1)} for hypothesis, reference in pairs]
 
 
-def edit_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    pairs = zip(cased(written, lowercase), cased(wanted, lowercase), strict=True)
+def edit_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list[Statistics]:
+    pairs = zip(cased(hypotheses, lowercase), cased(references, lowercase), strict=True)
     return [
         {
-            "word_error_rate": share_of(*astuple(word_error_rate([text], [target]))),
-            "character_error_rate": share_of(*astuple(character_error_rate([text], [target]))),
+            "word_error_rate": share_of(*astuple(word_error_rate([hypothesis], [reference]))),
+            "character_error_rate": share_of(*astuple(character_error_rate([hypothesis], [reference]))),
         }
-        for text, target in pairs
+        for hypothesis, reference in pairs
     ]
 
 
@@ -166,44 +169,46 @@ def cased(texts: Texts, lowercase: bool) -> list[str]:
 MEASURES: dict[str, Measure] = {
     "bleu": Measure(
         measure_bleu,
-        lambda written, wanted, lowercase: sentence_bleu(written, wanted, lowercase=lowercase),
+        lambda hypothesis, reference, lowercase: sentence_bleu(hypothesis, reference, lowercase=lowercase),
         bleu_statistics,
     ),
     "chrf": Measure(
         measure_chrf,
-        lambda written, wanted, lowercase: sentence_chrf(written, wanted, lowercase=lowercase),
+        lambda hypothesis, reference, lowercase: sentence_chrf(hypothesis, reference, lowercase=lowercase),
         chrf_statistics,
     ),
     "ter": Measure(
         measure_ter,
-        lambda written, wanted, lowercase: -sentence_ter(written, wanted, lowercase=lowercase),
+        lambda hypothesis, reference, lowercase: -sentence_ter(hypothesis, reference, lowercase=lowercase),
         ter_statistics,
     ),
     "rouge": Measure(
         measure_rouge,
-        lambda written, wanted, lowercase: 100 * score_rouge(written, [wanted]).longest.f1,
+        lambda hypothesis, reference, lowercase: 100 * score_rouge(hypothesis, [reference]).longest.f1,
         rouge_statistics,
     ),
     "exact_match": Measure(
         measure_exact_match,
-        lambda written, wanted, lowercase: 100.0 * (cased([written], lowercase) == cased([wanted], lowercase)),
+        lambda hypothesis, reference, lowercase: (
+            100.0 * (cased([hypothesis], lowercase) == cased([reference], lowercase))
+        ),
         exact_match_statistics,
     ),
     "edit_distance": Measure(
         measure_edit_distance,
-        lambda written, wanted, lowercase: (
-            -float(edit_distance(*(text.split() for text in cased([written, wanted], lowercase))))
+        lambda hypothesis, reference, lowercase: (
+            -float(edit_distance(*(text.split() for text in cased([hypothesis, reference], lowercase))))
         ),
         edit_statistics,
     ),
     "wer": Measure(
         measure_wer,
-        lambda written, wanted, lowercase: -measure_wer([written], [wanted], lowercase).values["wer"],
+        lambda hypothesis, reference, lowercase: -measure_wer([hypothesis], [reference], lowercase).values["wer"],
         wer_statistics,
     ),
     "cer": Measure(
         measure_cer,
-        lambda written, wanted, lowercase: -measure_cer([written], [wanted], lowercase).values["cer"],
+        lambda hypothesis, reference, lowercase: -measure_cer([hypothesis], [reference], lowercase).values["cer"],
         cer_statistics,
     ),
 }
