@@ -186,12 +186,12 @@ def hold_out(documents: Documents, fractions: dict[str, float], cache: Path | No
     if held_out >= 1:
         sizes = " + ".join(f"{name}_fraction ({fraction})" for name, fraction in fractions.items())
         raise UserError(f"{sizes} must be below 1, or nothing is left to train on")
-    wanted = {"train": 1 - held_out, **{name: fraction for name, fraction in fractions.items() if fraction}}
-    if len(wanted) == 1:
+    fraction_of = {"train": 1 - held_out, **{name: fraction for name, fraction in fractions.items() if fraction}}
+    if len(fraction_of) == 1:
         return {"train": documents}
     size = cached_extent(documents, cache, measure_documents).num_characters
     parts, start, share = {}, 0, 0.0
-    for name, fraction in wanted.items():
+    for name, fraction in fraction_of.items():
         share += fraction
         stop = int(round(share, 9) * size)
         parts[name] = documents_between(documents, start, stop)

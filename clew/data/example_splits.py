@@ -72,7 +72,6 @@ def assign_parts(
 ) -> np.ndarray:
     """Return the part of every example, (example,): 0 train, 1 valid, 2 test. Of the keys, only 8 bytes for each
     example are held in memory."""
-    fractions = {"test": test_fraction, "valid": valid_fraction}
     held_out = test_fraction + valid_fraction
     if held_out >= 1:
         raise UserError(
@@ -81,35 +80,37 @@ def assign_parts(
         )
     hashes = hash_keys(keys, seed)
     parts = np.zeros(len(hashes), dtype=np.int8)
-    wanted = {name: fraction for name, fraction in fractions.items() if fraction}
-    if not wanted:
+    fractions = {name: fraction for name, fraction in (("test", test_fraction), ("valid", valid_fraction)) if fraction}
+    if not fractions:
         return parts
     # Groups in the order of their hashes.
     _, group_of, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    if len(counts) <= len(wanted):
-        raise too_few(len(counts), len(hashes), wanted)
+    if len(counts) <= len(fractions):
+        raise too_few(len(counts), len(hashes), fractions)
     stratum_of = np.zeros(len(counts), dtype=np.int64) if strata is None else group_strata(group_of, strata)
-    group_parts = assign_groups(counts, stratum_of, wanted, stratified=strata is not None)
-    for name in wanted:
+    group_parts = assign_groups(counts, stratum_of, fractions, stratified=strata is not None)
+    for name in fractions:
         if not (group_parts == PARTS.index(name)).any():
-            raise too_few(len(counts), len(hashes), wanted, stratified=True)
+            raise too_few(len(counts), len(hashes), fractions, stratified=True)
     return group_parts[group_of]
 
 
-def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, float], stratified: bool) -> np.ndarray:
+def assign_groups(
+    counts: np.ndarray, stratum_of: np.ndarray, fractions: dict[str, float], stratified: bool
+) -> np.ndarray:
     """Return the part of every group. Groups come in the order in which they are taken."""
     parts = np.zeros(len(counts), dtype=np.int8)
-    smallest_part = min(counts.sum() * fraction for fraction in wanted.values())
+    smallest_part = min(counts.sum() * fraction for fraction in fractions.values())
     # So that every part gets a group.
-    largest = max(smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1])
+    largest = max(smallest_part, np.partition(counts, len(fractions) - 1)[len(fractions) - 1])
     shared = np.flatnonzero(np.bincount(stratum_of)[stratum_of] > 1)  # a stratum's only group is trained on
     order = shared[np.argsort(stratum_of[shared], kind="stable")]
-    carried = dict.fromkeys(wanted, 0.0)
+    carried = dict.fromkeys(fractions, 0.0)
     for members in np.split(order, np.flatnonzero(np.diff(stratum_of[order])) + 1):
         size = counts[members].sum()
         free = members[counts[members] <= largest]
         keep = 1 if len(free) == len(members) else 0  # groups left to train on
-        for later, (name, fraction) in zip(reversed(range(len(wanted))), wanted.items(), strict=True):
+        for later, (name, fraction) in zip(reversed(range(len(fractions))), fractions.items(), strict=True):
             share = size * fraction + carried[name]
             spare = len(free) - keep - (0 if stratified else later)
             num_taken = min(max(num_groups(counts[free], share), 0 if stratified else 1), max(spare, 0))
@@ -154,8 +155,8 @@ def key_of(example: Example) -> str:
     return example.key
 
 
-def too_few(num_keys: int, num_examples: int, wanted: dict[str, float], stratified: bool = False) -> UserError:
-    parts = " and ".join(f"a {name} part ({name}_fraction={wanted[name]})" for name in reversed(wanted))
+def too_few(num_keys: int, num_examples: int, fractions: dict[str, float], stratified: bool = False) -> UserError:
+    parts = " and ".join(f"a {name} part ({name}_fraction={fractions[name]})" for name in reversed(fractions))
     counted = (
         f"{num_examples:,} example{'' if num_examples == 1 else 's'} with {num_keys:,} different"
         f" text{'' if num_keys == 1 else 's'}"

@@ -71,7 +71,7 @@ def number_of(example: Answered) -> float:
 
 class Pair(NamedTuple):
     """A text and what it is turned into: a translation, a summary, an answer. For a model with several kinds of output,
-    `into` names the one wanted: the target's language."""
+    `into` names the kind: the target's language."""
 
     source: str
     target: str

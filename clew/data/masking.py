@@ -39,17 +39,19 @@ class Masking:
         draws = Draws(seed, epoch, examples, tokens.shape[1])
         can_be_chosen = self.is_ordinary[tokens] & real
         counts = can_be_chosen.sum(1)
-        wanted = np.where(counts > 0, np.maximum(np.rint(self.chosen * counts), 1), 0).astype(np.int64)
+        num_chosen = np.where(counts > 0, np.maximum(np.rint(self.chosen * counts), 1), 0).astype(np.int64)
         order = np.where(can_be_chosen, draws.uniform(CHOICE), 2.0)
         if self.continues_word is None:
-            places = np.argsort(order, axis=1)[:, : wanted.max(initial=0)]
+            places = np.argsort(order, axis=1)[:, : num_chosen.max(initial=0)]
         else:
-            words = [whole_words(*row) for row in zip(order, self.continues_word[tokens], wanted.tolist(), strict=True)]
-            wanted = np.array([len(row) for row in words], dtype=np.int64)
-            places = np.zeros((len(words), wanted.max(initial=0)), dtype=np.int64)
+            words = [
+                whole_words(*row) for row in zip(order, self.continues_word[tokens], num_chosen.tolist(), strict=True)
+            ]
+            num_chosen = np.array([len(row) for row in words], dtype=np.int64)
+            places = np.zeros((len(words), num_chosen.max(initial=0)), dtype=np.int64)
             for row, chosen in enumerate(words):
                 places[row, : len(chosen)] = chosen
-        is_chosen = np.arange(places.shape[1]) < wanted[:, None]
+        is_chosen = np.arange(places.shape[1]) < num_chosen[:, None]
         places = np.where(is_chosen, places, 0)
         targets = np.where(is_chosen, np.take_along_axis(tokens, places, 1), IGNORED)
         rows, columns = np.nonzero(is_chosen)
@@ -87,9 +89,9 @@ def mix_bits(numbers: np.ndarray) -> np.ndarray:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def whole_words(order: np.ndarray, continues_word: np.ndarray, wanted: int) -> list[int]:
+def whole_words(order: np.ndarray, continues_word: np.ndarray, num_chosen: int) -> list[int]:
     """Choose the places of whole words, in the order of their first pieces' random numbers. Words that would exceed
-    `wanted` places are skipped, but at least one word is chosen."""
+    `num_chosen` places are skipped, but at least one word is chosen."""
     can_be_chosen = order < 1
     begins = np.flatnonzero(can_be_chosen & ~(continues_word & np.concatenate([[False], can_be_chosen[:-1]])))
     words = []
@@ -100,7 +102,7 @@ def whole_words(order: np.ndarray, continues_word: np.ndarray, wanted: int) -> l
         words.append(range(begin, end))
     chosen: list[int] = []
     for word in words:
-        if len(chosen) + len(word) <= wanted:
+        if len(chosen) + len(word) <= num_chosen:
             chosen += word
     return chosen or [place for word in words[:1] for place in word]
 

@@ -70,12 +70,12 @@ def read_labelled(
     """
     notes = Notes() if notes is None else notes
     if isinstance(data, (Path, str)):
-        wanted = {
+        roles = {
             "text": text,
             **({} if second is None else {"second": second}),
             **({"label": label} if with_labels else {}),
         }
-        rows = table_rows(expand_home(data), "labelled texts", wanted, format, header, notes)
+        rows = table_rows(expand_home(data), "labelled texts", roles, format, header, notes)
     else:
         forms = [("text", "label"), ("text", "second", "label")] if with_labels else [("text",), ("text", "second")]
         rows = listed_rows(data, Labelled, forms)
@@ -147,12 +147,12 @@ def read_sentences(
         raise wrong_format(
             path, format, "words with tags", lambda other: other.sentences is not None or other.has_lists
         )
-    wanted = {
+    roles = {
         "words": words,
         **({"tags": tags} if with_tags else {}),
         **({"heads": heads} if heads and with_heads else {}),
     }
-    return build_examples(table_rows(path, "words with tags", wanted, format, None, notes), make_sentence, data, notes)
+    return build_examples(table_rows(path, "words with tags", roles, format, None, notes), make_sentence, data, notes)
 
 
 def read_questions(
@@ -177,11 +177,11 @@ def read_questions(
     format = find_format(path, format)
     if (reader := FORMATS[format].questions) is not None:
         return reader(path, notes, with_answers)
-    wanted = {"question": question, "passage": passage, "id": None}
+    roles = {"question": question, "passage": passage, "id": None}
     if with_answers:
-        wanted |= {"answer": answer, "answer_start": answer_start}
+        roles |= {"answer": answer, "answer_start": answer_start}
     optional = tuple(role for role in OPTIONAL if role != "answer")
-    rows = table_rows(path, "questions on passages", wanted, format, header, notes, optional=optional)
+    rows = table_rows(path, "questions on passages", roles, format, header, notes, optional=optional)
     return build_examples(rows, question_from_row, data, notes)
 
 
@@ -195,28 +195,28 @@ def read_parsed(paths: FilePath | Sequence[FilePath]) -> Iterator[Parsed]:
 def table_rows(
     path: Path,
     kind: str,
-    wanted: Mapping[str, Column | None],
+    roles: Mapping[str, Column | None],
     format: str | None,
     header: bool | None,
     notes: Notes,
     optional: Collection[str] = (),
 ) -> Iterator[Row]:
-    """Yield the wanted columns of every record, by role; `optional` ones may be missing."""
+    """Yield the columns of every record, by role; `optional` ones may be missing."""
     format = find_format(path, format, tables_alone=True)
     read, has_lists, columns_of = FORMATS[format].records, FORMATS[format].has_lists, FORMATS[format].columns
-    if read is None or (FORMATS[format].is_single and len(wanted) > 1):
+    if read is None or (FORMATS[format].is_single and len(roles) > 1):
         raise wrong_format(path, format, kind, lambda other: other.records is not None)
-    named = [column for column in wanted.values() if column is not None]
+    named = [column for column in roles.values() if column is not None]
     if columns_of is not None:
         columns = list(columns_of(path))
-        places = find_roles(columns, available_roles(columns, wanted, optional), str(path))
+        places = find_roles(columns, available_roles(columns, roles, optional), str(path))
         return json_rows(read(path, header=header, wanted=list(places.values()), notes=notes), places, notes, optional)
     records = read(path, header=header, wanted=named, notes=notes)
     first = next(records, None)
     check_found(first is not None, path, False, notes)
     assert first is not None
     columns = dotted_names(first.values) if has_lists else list(first.values)
-    places = find_roles(columns, available_roles(columns, wanted, optional), first.place if has_lists else str(path))
+    places = find_roles(columns, available_roles(columns, roles, optional), first.place if has_lists else str(path))
     if has_lists:
         return json_rows(chain([first], records), places, notes, optional)
     return (
@@ -226,12 +226,12 @@ def table_rows(
 
 
 def available_roles(
-    columns: Sequence[str], wanted: Mapping[str, Column | None], optional: Collection[str]
+    columns: Sequence[str], roles: Mapping[str, Column | None], optional: Collection[str]
 ) -> dict[str, Column | None]:
-    """Return the wanted roles, without optional ones that are missing."""
+    """Return the roles and their columns, without optional ones that are missing."""
     return {
         role: column
-        for role, column in wanted.items()
+        for role, column in roles.items()
         if column is not None or role not in optional or column_for(columns, role)
     }
 
@@ -255,15 +255,15 @@ def json_rows(
             notes.fault("missing field", record.place, f"no field '{missing}'; there are: {names}")
 
 
-def find_roles(columns: list[str], wanted: Mapping[str, Column | None], place: str) -> dict[str, str]:
+def find_roles(columns: list[str], roles: Mapping[str, Column | None], place: str) -> dict[str, str]:
     """Find a column for every role."""
     defaults: dict[str, str] = {}
-    if are_numbered(columns) and len(columns) == len(wanted) and list(wanted) in (["text"], ["source", "target"]):
-        defaults = dict(zip(wanted, columns, strict=True))
-    elif list(wanted) == ["text"] and len(columns) == 1:
+    if are_numbered(columns) and len(columns) == len(roles) and list(roles) in (["text"], ["source", "target"]):
+        defaults = dict(zip(roles, columns, strict=True))
+    elif list(roles) == ["text"] and len(columns) == 1:
         defaults = {"text": columns[0]}
-    defaults |= {role: name for role in wanted if (name := column_for(columns, role)) is not None}
-    return {role: find_role(columns, column, role, place, defaults.get(role)) for role, column in wanted.items()}
+    defaults |= {role: name for role in roles if (name := column_for(columns, role)) is not None}
+    return {role: find_role(columns, column, role, place, defaults.get(role)) for role, column in roles.items()}
 
 
 def column_for(columns: Collection[str], role: str) -> str | None:

@@ -24,24 +24,24 @@ Column = str | int
 """A column by its name, or by its number from 1."""
 
 
-def find_column(columns: Sequence[str], wanted: Column, role: str, path: str) -> str:
-    """Return the name of the wanted column. If there is none, the error lists the columns."""
-    if str(wanted) in columns:
-        return str(wanted)
-    number = as_number(wanted)
+def find_column(columns: Sequence[str], column: Column, role: str, path: str) -> str:
+    """Return the name of a column. If there is none, the error lists the columns."""
+    if str(column) in columns:
+        return str(column)
+    number = as_number(column)
     if number is not None and 1 <= number <= len(columns):
         return columns[number - 1]
     if number is not None:
         rule = f"no column {number} for data.{role}; there are {len(columns)}, counted from 1"
     else:
-        rule = f"no column '{wanted}' for data.{role}{did_you_mean(str(wanted), columns)} there are"
+        rule = f"no column '{column}' for data.{role}{did_you_mean(str(column), columns)} there are"
     raise UserError(f"{path}: {rule}: {listed(columns)}")
 
 
-def find_role(columns: Sequence[str], wanted: Column | None, role: str, path: str, default: str | None = None) -> str:
-    """Return the column for a role: the wanted one; by default the one with the name of the role, or else `default`."""
-    if wanted is not None:
-        return find_column(columns, wanted, role, path)
+def find_role(columns: Sequence[str], column: Column | None, role: str, path: str, default: str | None = None) -> str:
+    """Return the column for a role: `column` if it is set, else the one with the name of the role, else `default`."""
+    if column is not None:
+        return find_column(columns, column, role, path)
     if role in columns:
         return role
     if default is not None:

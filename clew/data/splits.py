@@ -97,14 +97,14 @@ def cut_parts(whole: TextSource, fractions: dict[str, float], cache: Path | None
     valid_start = int(round(1 - held_out, 9) * length)
     test_start = int(round(1 - fractions["test"], 9) * length)
     bounds = {"train": (0, valid_start), "valid": (valid_start, test_start), "test": (test_start, length)}
-    wanted = {name: span for name, span in bounds.items() if name == "train" or fractions[name]}
-    for name, (start, stop) in wanted.items():
+    spans = {name: span for name, span in bounds.items() if name == "train" or fractions[name]}
+    for name, (start, stop) in spans.items():
         if start == stop:
             raise UserError(
                 f"{whole}: the {name} part of its {length} characters is empty; give more text, or another"
                 " data.valid_fraction or data.test_fraction"
             )
-    return {name: TextPart(whole, *span) for name, span in wanted.items()}
+    return {name: TextPart(whole, *span) for name, span in spans.items()}
 
 
 def as_source(text: Paths | TextSource, field: str = FIELD) -> TextSource:

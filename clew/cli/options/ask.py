@@ -368,14 +368,14 @@ def table_rows(file: str, row_type: Any, columns: Mapping[str, str], run: Any) -
     first, *rest = columns_of(row_type)
     check_fields(row_type, columns, run)
     data = run.config.data
-    wanted = {first: columns.get(first) or getattr(data, first, None)}
+    roles = {first: columns.get(first) or getattr(data, first, None)}
     for name in rest:
         column = columns.get(name) or getattr(data, name, None) or (name if name in required(row_type) else None)
-        wanted |= {} if column is None else {name: column}
-    for batch in table_fields(file, wanted):
+        roles |= {} if column is None else {name: column}
+    for batch in table_fields(file, roles):
         rows = []
         for number, cells in batch:
-            rows.append((number, read_section(row_type, dict(zip(wanted, cells, strict=True)), f"text {number}")))
+            rows.append((number, read_section(row_type, dict(zip(roles, cells, strict=True)), f"text {number}")))
         yield rows
 
 

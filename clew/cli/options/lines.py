@@ -84,8 +84,8 @@ def decode(line: bytes, number: int) -> str:
     return text
 
 
-def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
-    """Yield batches of numbered records with the wanted columns, given by role; empty cells and nulls are empty
+def table_fields(name: str, roles: Mapping[str, str | None]) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
+    """Yield batches of numbered records with the columns of `roles`; empty cells and nulls become empty
     strings."""
     from clew.core.errors import UserError
     from clew.data.files.given_files import expand_home
@@ -98,12 +98,12 @@ def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[t
         return "" if value is None or (isinstance(value, str) and not value.strip()) else as_text(values, role)
 
     try:
-        records = enumerate(table_rows(expand_home(name), "texts", wanted, None, None, Notes()), start=1)
+        records = enumerate(table_rows(expand_home(name), "texts", roles, None, None, Notes()), start=1)
         while batch := list(islice(records, MOST)):
             rows = []
             for number, (values, place) in batch:
                 try:
-                    rows.append((number, tuple(field(values, role) for role in wanted)))
+                    rows.append((number, tuple(field(values, role) for role in roles)))
                 except Faulty as fault:
                     raise UserError(f"{place}: {fault}") from None
             yield rows
