@@ -53,8 +53,8 @@ def lay_out(nodes: list[Branch]) -> list[Placed]:
     reach = ROW * (max(map(len, columns), default=0) - 1) / 2
     for column in columns:
         column.sort(key=lambda number: (above(rank, nodes[number].parent), -nodes[number].score))
-        wanted = [middle[parent] if (parent := nodes[number].parent) is not None else 0.0 for number in column]
-        for place, (number, y) in enumerate(zip(column, within(spread(wanted, ROW), ROW, reach), strict=True)):
+        targets = [middle[parent] if (parent := nodes[number].parent) is not None else 0.0 for number in column]
+        for place, (number, y) in enumerate(zip(column, within(spread(targets, ROW), ROW, reach), strict=True)):
             rank[number], middle[number] = place, y
         width = max(sizes[number] for number in column)
         for number in column:
@@ -67,12 +67,12 @@ def above(rank: list[int], parent: int | None) -> int:
     return -1 if parent is None else rank[parent]
 
 
-def spread(wanted: list[float], least: float) -> list[float]:
-    """Places in the same order, at least `least` apart, with the smallest squared distance to the wanted ones:
+def spread(targets: list[float], least: float) -> list[float]:
+    """Places in the same order, at least `least` apart, with the smallest squared distance to `targets`:
     neighbours that push each other form blocks around their common mean (pool adjacent violators)."""
-    blocks: list[list[float]] = []  # the sum of the first members' wanted places, and the count
-    for place in wanted:
-        blocks.append([place, 1.0])
+    blocks: list[list[float]] = []  # the sum of the first members' targets, and the count
+    for target in targets:
+        blocks.append([target, 1.0])
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + least * blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
             total, count = blocks.pop()
             shift = least * blocks[-1][1]

@@ -125,14 +125,14 @@ def put_side_by_side(slots: list[Slot], layer: list[int]) -> None:
         x += slots[number].width + GAP
 
 
-def move(slots: list[Slot], layer: list[int], wanted: list[float]) -> None:
-    """Moves slots as close to the wanted places as their widths allow, without changing their order."""
+def move(slots: list[Slot], layer: list[int], targets: list[float]) -> None:
+    """Moves slots as close to their targets as their widths allow, without changing their order."""
     offsets, reach = [], 0.0
     for place, number in enumerate(layer):
         if place:
             reach += (slots[layer[place - 1]].width + slots[number].width) / 2 + GAP
         offsets.append(reach)
-    apart = spread([want - offset for want, offset in zip(wanted, offsets, strict=True)], 0.0)
+    apart = spread([target - offset for target, offset in zip(targets, offsets, strict=True)], 0.0)
     for number, base, offset in zip(layer, apart, offsets, strict=True):
         slots[number].x = base + offset
 

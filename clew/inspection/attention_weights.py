@@ -114,8 +114,8 @@ def weights_kept(module: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
         def keep(part: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
             y, weights = output
             collected.append((kind, weights[0] if weights.dim() == 4 else weights))
-            wanted, averaged = requests[part]
-            return y, None if not wanted else weights.mean(-3) if averaged else weights
+            need_weights, average_weights = requests[part]
+            return y, None if not need_weights else weights.mean(-3) if average_weights else weights
 
         return keep
 

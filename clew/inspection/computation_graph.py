@@ -252,11 +252,13 @@ def trace(
 
 
 def check_gradients(recorder: Recorder, graph: Graph, result: Tensor, leaves: Mapping[str, Tensor]) -> None:
-    wanted = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad and leaf.is_leaf}
-    if not wanted or not result.requires_grad:
+    trained_leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad and leaf.is_leaf}
+    if not trained_leaves or not result.requires_grad:
         return
     for (name, leaf), expected in zip(
-        wanted.items(), torch.autograd.grad(result, list(wanted.values()), allow_unused=True), strict=True
+        trained_leaves.items(),
+        torch.autograd.grad(result, list(trained_leaves.values()), allow_unused=True),
+        strict=True,
     ):
         number = recorder.numbers.get(id(leaf))
         actual = None if number is None or number >= len(graph.nodes) else graph.nodes[number].gradient

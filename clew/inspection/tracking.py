@@ -111,10 +111,10 @@ def judge_cuts(cuts: Cuts, tally: Tally) -> Predictiveness:
             up, down = (past_edges(counts, side).gather(-1, edges[:, None])[:, 0] for side in (True, False))
             return torch.where(above, up, down).double()
 
-        hits, predicted = chosen(histogram), chosen(tally.all)
-        wanted = histogram.sum(-1).double()
-        f1.append(2 * hits / (predicted + wanted).clamp(min=1))
-        accuracy.append((tally.count - predicted - wanted + 2 * hits) / tally.count)
+        hits, num_predicted = chosen(histogram), chosen(tally.all)
+        num_true = histogram.sum(-1).double()
+        f1.append(2 * hits / (num_predicted + num_true).clamp(min=1))
+        accuracy.append((tally.count - num_predicted - num_true + 2 * hits) / tally.count)
     share = yes.double() / tally.count
     nothing = torch.zeros(0, tally.all.shape[0], dtype=torch.float64, device=tally.all.device)
     return Predictiveness(
