@@ -212,13 +212,13 @@ def discounts_of(counts: np.ndarray) -> np.ndarray:
     return np.array(by_count)[np.minimum(counts, 3)]
 
 
-def look_up(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The index of each wanted key among the ascending keys; NOTHING if it is missing."""
+def look_up(keys: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """The index of each query among the ascending keys; NOTHING if it is missing."""
     if not len(keys):
-        return np.full(len(wanted), NOTHING)
-    places = np.searchsorted(keys, wanted)
+        return np.full(len(queries), NOTHING)
+    places = np.searchsorted(keys, queries)
     places[places == len(keys)] = 0
-    return np.where(keys[places] == wanted, places, NOTHING)
+    return np.where(keys[places] == queries, places, NOTHING)
 
 
 class KneserNeyStepper:

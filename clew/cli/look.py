@@ -139,9 +139,8 @@ def check_reads(name: str) -> None:
 def split_words(words: list[str]) -> tuple[list[str], list[str]]:
     """Split the arguments into folders and options; NAME=VALUE is a folder if it exists."""
     is_option = [not os.path.isdir(word) and word.partition("=")[0].isidentifier() and "=" in word for word in words]
-    return tuple(
-        [word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True)
-    )  # type: ignore[return-value]
+    folders = [word for word, option in zip(words, is_option, strict=True) if not option]
+    return folders, [word for word, option in zip(words, is_option, strict=True) if option]
 
 
 def without_file(options: argparse.Namespace) -> list[str]:

@@ -41,7 +41,7 @@ class Stepper(Protocol):
     (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where
     all are. In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the
     row's state is frozen. A call consumes its state: use `copy_state` to branch. Optionally, a call takes `at`, the
-    wanted positions (see `PickingStepper`), and `initial_state` takes what it is made from (see `StartingStepper`). An
+    positions to score (see `PickingStepper`), and `initial_state` takes `starts_from` (see `StartingStepper`). An
     optional `signature` names everything that a call depends on besides its arguments, models as weak references:
     steppers with equal signatures may share a captured step (see `engine`). A stepper without one, or with None, runs
     eagerly. One whose calls depend on other Python state, such as a counter, must have None. No log-probability is

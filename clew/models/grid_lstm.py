@@ -125,12 +125,12 @@ class GridBody(nn.Module):
         """One vector per cell (batch, height, width, dim)."""
         values = tokens_of(inputs)
         if values.dim() != (3 if self.vocabulary else 4):
-            wanted = (
+            expected = (
                 "tokens (batch, height, width)"
                 if self.vocabulary
                 else f"vectors (batch, height, width, {self.embedding.width})"
             )
-            raise UserError(f"this body reads grids of {wanted}, not a tensor of the shape {list(values.shape)}")
+            raise UserError(f"this body reads grids of {expected}, not a tensor of the shape {list(values.shape)}")
         cells = map_tree(lambda leaf: leaf.flatten(1, 2), inputs)
         places, _ = advance(None, None, tokens_of(cells))
         vectors: Tensor = self.embedding(cells, places)

@@ -74,7 +74,7 @@ def write_out(scores: list[tuple[str, Any]], out: str | None) -> None:
 
 
 def show_report(report: tuple[str, ...], confusion: bool) -> None:
-    """Print the scores per label, and the confusion matrix if it is small or wanted."""
+    """Print the scores per label, and the confusion matrix if it is small or `confusion` is True."""
     for number, table in enumerate(report):
         if number == 0 or confusion or table.count("\n") <= MOST_LABELS:
             print(f"\n{table}", flush=True)
