@@ -13,7 +13,7 @@ from clew.layers.sequence import Stack
 def block_ends(body: Any, num_levels: int) -> list[int]:
     """The indices of the levels that end a block; level 0 is the embedding. As in Vaswani et al. (2017), a layer and
     the feed-forward network above it are one block, including cross-attention between the two. Any other layer is a
-    block of its own."""
+    separate block."""
     layers = [getattr(layer, "layer", None) for layer in getattr(body.layers, "layers", ())]
     pairs = enumerate(zip(layers, layers[1:], strict=False), start=1)
     continued = {level for level, (lower, upper) in pairs if goes_on(upper) and not isinstance(lower, FeedForward)}

@@ -2,7 +2,7 @@
 
 Members of CHARACTERS are built as `C(dim, *, num_letters, ...)`. Their input is letters (batch, length, letters), with
 0 as padding after a word's last letter: `forward(letters) -> (batch, length, dim)`, zeros at places without letters.
-Each word is read by itself.
+Each word is encoded independently.
 """
 
 import math

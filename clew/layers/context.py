@@ -111,7 +111,7 @@ class Context(nn.Module):
 
 
 def levels_in_windows(body: Any, inputs: Tensor | Words | Segmented, mask: Tensor | None) -> list[Tensor]:
-    """A body's levels. A sequence longer than its `max_length` is cut into windows, each read by itself."""
+    """A body's levels. A sequence longer than its `max_length` is cut into windows, each read independently."""
     tokens = tokens_of(inputs)
     length, limit = tokens.shape[1], body.max_length or max(tokens.shape[1], 1)
     windows = [slice(start, start + limit) for start in range(0, length, limit)] or [slice(0, 0)]

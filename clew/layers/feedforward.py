@@ -1,4 +1,4 @@
-"""Position-wise networks: each position is computed by itself."""
+"""Position-wise networks: each position is computed independently."""
 
 from collections.abc import Callable
 

@@ -40,7 +40,7 @@ class SentencePlanner(nn.Module):
         topic_j = tanh(W_t [s_j; c_j] + b_t)
         p(stop before sentence j) = sigmoid(w . topic_j + b)
 
-    The state of Krause et al. reads `pooled` alone, and stops with the last sentence. Here it also reads the previous
+    The state of Krause et al. reads only `pooled`, and stops with the last sentence. Here it also reads the previous
     sentence, as in Liang et al., and stops after having read the last.
     """
 

@@ -29,8 +29,8 @@ from clew.layers.attending.rotary_scaling import SCALINGS, Scaling
 class Position(nn.Module):
     """No position encoding: self-attention then reads a bag of words.
 
-    `in_layers` says that the encoding acts in every attention layer, each with an instance of its own, and not once on
-    the input; `biases` that it adds to the scores; `content_free` that what it adds does not depend on the query;
+    `in_layers` says that the encoding acts in every attention layer, each with its own instance, and not once on the
+    input; `biases` that it adds to the scores; `content_free` that what it adds does not depend on the query;
     `adds_values` that it adds to the context. `linear_slopes` c (heads,) say that it adds -c |i - j| and nothing else,
     which kernels compute without a tensor of query x key.
     """

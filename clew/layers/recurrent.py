@@ -57,7 +57,7 @@ class Recurrent(SequenceLayer):
         return self.walk(x, mask, state)
 
     def cell_loop(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """`loop`, taking and returning the cell's state alone."""
+        """`loop`, taking and returning only the cell's state."""
         y, new = self.loop(x, mask, self.initial_state(len(x), like=x)._replace(cell=state))
         return y, new.cell
 

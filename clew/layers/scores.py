@@ -44,8 +44,8 @@ class Score(nn.Module):
         return self.mapped(query), key, 1.0
 
     def prepare(self, key: Tensor) -> Tensor:
-        """The part of the score that depends on the keys alone, for `compare`; its first three axes are batch, heads
-        and keys."""
+        """The part of the score that depends only on the keys, for `compare`; its first three axes are batch, heads and
+        keys."""
         return key
 
     def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
@@ -132,8 +132,8 @@ class Additive(Score):
 
 
 class Location(Score):
-    """weights = softmax(W s): the position alone, not its content (Luong et al. 2015). W has one row per position, up
-    to `max_length`."""
+    """weights = softmax(W s): depends only on the position, not on its content (Luong et al. 2015). W has one row per
+    position, up to `max_length`."""
 
     is_dot = False
     uses_positions = True

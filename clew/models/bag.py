@@ -12,7 +12,7 @@ from clew.models.body import Body, uniform_table
 
 
 class BagConfig(ModelSection):
-    """An embedding alone."""
+    """Only an embedding, without layers."""
 
     family: Literal["bag"] = "bag"
     dim: int = Field(100, ge=1, description="width of the embedding")

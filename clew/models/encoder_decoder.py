@@ -135,7 +135,7 @@ class EncoderDecoder(nn.Module):
 
 
 def refuse_documents(mask: Tensor | None) -> None:
-    # Each document in a row would need a memory of its own.
+    # Each document in a row would need its own memory.
     if has_documents(mask):
         raise UserError(
             "an encoder-decoder has one source and one target per row; give it a boolean mask, not document numbers"

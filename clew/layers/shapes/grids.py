@@ -56,8 +56,7 @@ class GridCell(nn.Module):
 
 
 class GridLayer(nn.Module):
-    """Reads a grid from several corners, each with a cell of its own, and concatenates their h; `dim` is the total
-    width.
+    """Reads a grid from several corners, each with its own cell, and concatenates their h; `dim` is the total width.
 
     One reader starts at the top left, two at the top left and the bottom right, four at every corner. A reader from
     another corner reads a flipped grid: "above" and "left" are the neighbours it has already read. Ragged grids are

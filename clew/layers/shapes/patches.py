@@ -49,7 +49,7 @@ class PatchReader(nn.Module):
 
 
 class GridPosition(nn.Module):
-    """No positions: the vectors of a grid are told apart by their order alone."""
+    """No positions: the vectors of a grid are distinguished only by their order."""
 
     def __init__(self, dim: int):
         super().__init__()

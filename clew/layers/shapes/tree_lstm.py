@@ -129,7 +129,7 @@ class ChildSumTreeLSTM(TreeLSTM):
 
 
 class NaryTreeLSTM(TreeLSTM):
-    """N-ary Tree-LSTM: at most `num_children`, each with weights of its own; two for binary constituency trees.
+    """N-ary Tree-LSTM: at most `num_children`, each with its own weights; two for binary constituency trees.
 
         i   = sigmoid(W_i x + sum_l U_il h_l + b_i)         input gate
         f_k = sigmoid(W_f x + sum_l U_fkl h_l + b_f)        forget gate, one per child
