@@ -188,7 +188,7 @@ class Captioner(WritesFromInput):
 
 
 class CaptionExamples(Examples):
-    """Examples in which every caption of a picture is a training example of its own."""
+    """Examples in which every caption of a picture is a separate training example."""
 
     def read(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
         parts = super().read(data, seed, notes)

@@ -152,7 +152,7 @@ class Classifier(ReadsText, PooledClassifier):
         ]
 
     def encode_texts(self, examples: Sequence[Labelled]) -> list[tuple[EncodedWords, ...]]:
-        """Encode each example's text: with two texts, joined into one or each by itself."""
+        """Encode each example's text: with two texts, joined into one or separately."""
         single = next((example for example in examples if example.second is None), None)
         is_joined = single is None and self.config.pair == "joined"
         framed = not (is_joined or self.config.truncate)
@@ -176,7 +176,7 @@ class Classifier(ReadsText, PooledClassifier):
         return [(self.alone(first), self.alone(second)) for first, second in pairs]
 
     def alone(self, text: EncodedWords) -> EncodedWords:
-        """Frame, and if needed shorten, a text that is read by itself."""
+        """Frame, and if needed shorten, a text that is read separately."""
         return self.reader.framed(*self.shortened(text)) if self.config.truncate else text
 
     def shortened(self, *texts: EncodedWords) -> tuple[EncodedWords, ...]:

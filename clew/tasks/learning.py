@@ -158,7 +158,8 @@ class Learning(Protocol[P, E]):
         """Score a part, each process its share; None if interrupted. `forward` is the task or its compiled form."""
 
     def settle(self, task: Any, part: P, encoded: E, evaluation: Evaluation) -> bool:
-        """Fit to the validation part what a trained task takes from it alone. Return whether the task changed."""
+        """After training, fit parameters that only depend on the validation part, such as a threshold. Return whether
+        the task changed."""
         return False
 
     def known(self, task: Any, part: P, encoded: Callable[[], E]) -> Any:

@@ -137,7 +137,7 @@ class ConstituencyParser(SequenceToSequence):
         return longest if self.body.max_length is None else longest.clamp(max=self.body.max_length)
 
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
-        """Return the room for any tree, whatever `decoding.max_new` says: a tree cut short is not a tree."""
+        """Return the room for any tree, regardless of `decoding.max_new`: a truncated tree is not a tree."""
         return self.longest_trees(batch.words)
 
     def parse(

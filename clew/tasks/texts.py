@@ -73,7 +73,7 @@ class TextTask(ReadsText, ExampleTask):
         self.config = config
 
     def target(self, example: Any) -> Any:
-        """Return what is to be predicted of an example: a number, or numbers."""
+        """Return the target of an example: a number, or numbers."""
         raise NotImplementedError
 
     def loss(self, batch: TextBatch) -> Tensor:

@@ -179,8 +179,8 @@ class Use(Generic[R, A]):
     row_for: Callable[[Any, Any], type[R]] | None = None
     """`row_for(data, options)`: the type of rows for a run with this data section, if it depends on the run."""
     read_file: Callable[[Path, Any, Mapping[str, str]], Iterator[R] | None] | None = None
-    """`read_file(path, data, columns)`: the rows of a file in a format of its own (CoNLL, SQuAD); None if the file is
-    lines of text or a table."""
+    """`read_file(path, data, columns)`: the rows of a file in a format that only this use reads (CoNLL, SQuAD); None if
+    the file is lines of text or a table."""
     stream: Callable[[Sequence[Any], R, Any, int], Iterator[str] | None] | None = None
     """`stream(tasks, row, options, number)`: one answer piece by piece; None if the options do not allow it."""
     joins: Joining[R, A] | None = None

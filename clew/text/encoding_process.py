@@ -1,5 +1,5 @@
 """A process that encodes and decodes text for another process, which may end it at any time. Run as a file; knows
-nothing of clew.
+nothing about clew.
 
 The first line of its input is a tokenizer's JSON, as a JSON string. Every other line is a request: ["encode", [texts]],
 ["normalize", [texts]], ["decode", [ids]] or ["join", [tokens]]. Each is answered by a line: {"found": [...]}, or

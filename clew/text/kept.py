@@ -1,4 +1,4 @@
-"""Values that a run directory keeps as one JSON file: saving and loading. Knows nothing of the values."""
+"""Values that a run directory keeps as one JSON file: saving and loading. Knows nothing about the values."""
 
 from pathlib import Path
 from typing import ClassVar, Self

@@ -1,8 +1,8 @@
 """Callbacks: user objects whose methods are called at steps, evaluations, saves and the end of training, and which can
 request a stop.
 
-The training loop knows nothing of callbacks: the code that consumes its records calls them between two steps. An object
-has one or more of four methods:
+The training loop knows nothing about callbacks: the code that consumes its records calls them between two steps. An
+object has one or more of four methods:
 
     on_step(step: Record) -> bool | None
     on_evaluation(evaluation: Evaluated) -> bool | None
@@ -109,7 +109,7 @@ class Callbacks:
         self._call("on_save", saved)
 
     def end(self, ended: Ended) -> None:
-        """Call `on_end`. An exception is raised at once, because everything is saved."""
+        """Call `on_end`. An exception is raised immediately, because everything is saved."""
         self._call("on_end", ended)
         self.raise_error()
 

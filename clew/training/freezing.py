@@ -60,8 +60,8 @@ def scale_rates(optimiser: torch.optim.Optimizer, task: nn.Module, config: Confi
         rate outside the body = learning_rate * head_rate
         rate of block k of n  = learning_rate * layer_decay^(n - k + 1),    the embedding is block 0
 
-    The groups of a built optimiser are split, so that optimisers know no blocks, and they alone choose the parameters
-    with weight decay.
+    The groups of a built optimiser are split, so that optimisers need not know blocks, and only they choose the
+    parameters with weight decay.
     """
     transfer: TransferConfig = config.transfer
     if transfer.source is None or (transfer.layer_decay == 1.0 and transfer.head_rate == 1.0):

@@ -65,7 +65,7 @@ class Loader(Batches):
                     worker_init_fn=_leave_signals_to_the_first,
                     multiprocessing_context="fork",
                 )
-                items = iter(loader)  # inside `try`: workers start here and may die at once
+                items = iter(loader)  # inside `try`: workers start here and may die immediately
             yield from items
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):

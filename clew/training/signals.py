@@ -26,7 +26,7 @@ of seconds count as one request."""
 
 
 class Request:
-    """The signal that requested a stop, if any. A second signal stops at once."""
+    """The signal that requested a stop, if any. A second signal stops immediately."""
 
     number: int | None = None
     time: float = 0.0

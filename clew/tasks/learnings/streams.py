@@ -73,7 +73,7 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
         return {TOKENIZER: tokenizers.of_stream(train) if isinstance(train, TextStream) else tokenizers.of_text(train)}
 
     def encode(self, task: Any, part: TextSource, encoding: Encoding) -> TokenFile | StreamedText:
-        """Encode a text, with separate documents if `training.documents` says so; refuse a text too short to predict
+        """Encode a text, with separate documents if `training.documents` is `apart`; refuse a text too short to predict
         anything."""
         if isinstance(part, TextStream):
             return StreamedText(

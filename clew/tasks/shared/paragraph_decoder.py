@@ -1,5 +1,5 @@
 """A decoder of paragraphs: it plans sentences one by one over a picture's places, and generates each word by word
-(Krause et al. 2017). Knows nothing of examples, metrics and files."""
+(Krause et al. 2017). Knows nothing about examples, metrics and files."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple

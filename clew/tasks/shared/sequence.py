@@ -417,7 +417,7 @@ class SequenceToSequence(ReadsAndWrites):
             )
 
     def most_new(self, config: DecodingConfig) -> int:
-        """Return the maximum number of tokens of a target, whatever its source."""
+        """Return the maximum number of tokens of a target of any source."""
         return config.max_new if self.body.max_length is None else min(config.max_new, self.body.max_length)
 
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
