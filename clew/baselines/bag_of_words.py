@@ -106,7 +106,7 @@ def fit_bag_of_words(
 
 @dataclass(frozen=True)
 class Linear:
-    """p(label | x) = softmax(W x + b), or sigmoid(W x + b) for each label by itself."""
+    """p(label | x) = softmax(W x + b), or sigmoid(W x + b) for each label separately."""
 
     weight: Tensor = field(repr=False)  # (features, labels)
     bias: Tensor  # (labels,)
@@ -156,7 +156,7 @@ def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0
 def fit_logistic_regression(
     features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS
 ) -> Linear:
-    """The same for each label by itself, present or absent, for targets (texts, labels) of 0 and 1."""
+    """The same for each label separately, present or absent, for targets (texts, labels) of 0 and 1."""
 
     def cost(logits: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets.to(logits), reduction="sum")

@@ -44,7 +44,7 @@ def label_baselines(train: Train, task: object = None, *, exclusive: bool = True
 
 
 def frequent_baselines(train: Train, *, exclusive: bool = True) -> Iterator[Baseline]:
-    """The most frequent class alone, for examples that are not texts."""
+    """Only the most frequent class, for examples that are not texts."""
     model = fit_most_frequent_class([example.labels for example in train()], exclusive)
     yield label_baseline(
         "most_frequent_class", "the most frequent class has", model, exclusive, inputs_of=lambda examples: examples

@@ -1,4 +1,4 @@
-"""The most frequent answer, whatever the input: one class for every text, one tag for every word."""
+"""The most frequent answer, regardless of the input: one class for every text, one tag for every word."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from clew.metrics.measures import Measured
 
 
 def tree_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
-    """Right-branching trees, whatever the words, with the two labels that suit the evaluated trees best."""
+    """Right-branching trees, regardless of the words, with the two labels that suit the evaluated trees best."""
 
     def measure(examples: Sequence[Parsed]) -> Measured:
         golds = [example.tree for example in examples]

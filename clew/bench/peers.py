@@ -1,6 +1,6 @@
 """Peers: the shortest fair torch code for the same model, as one would write it for only that model.
 
-This file imports nothing of clew.
+This file imports nothing from clew.
 """
 
 import math

@@ -151,7 +151,7 @@ def disks() -> list[dict[str, Any]]:
 
 
 def missing(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what is missing: its purpose, the remedy, and whether clew needs it."""
+    """Return the missing packages: purpose, remedy, and whether clew needs it."""
     gaps = []
     for package in facts["packages"]:
         if package["enough"]:

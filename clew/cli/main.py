@@ -118,7 +118,7 @@ def run_form(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
     words = sys.argv[1:] if arguments is None else arguments
-    # Pipes carry UTF-8, as files do, whatever the system's code page is; a file name may still hold any bytes.
+    # Pipes carry UTF-8, as files do, regardless of the system's code page; a file name may still hold any bytes.
     for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)

@@ -112,7 +112,7 @@ def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) ->
 
 
 def check_form(kind: str, part: Any) -> Part:
-    """Check that a part is a name or a name with options, whatever its table. Return the part."""
+    """Check that a part is a name or a name with options, regardless of its table. Return the part."""
     if not isinstance(part, (str, dict)) or (isinstance(part, dict) and not isinstance(part.get("name"), str)):
         raise UserError(f"{kind} takes a name, or a name with options ({{name: ..., option: ...}}), not {shown(part)}")
     return part

@@ -52,8 +52,8 @@ class Tap(nn.Module):
 
 
 def passed(place: nn.Module, x: Tensor) -> Tensor:
-    """Apply the watch of a place to a value: change it, and show it to observers at once or, inside a loop over time,
-    when the loop ends."""
+    """Apply the watch of a place to a value: change it, and show it to observers immediately or, inside a loop over
+    time, when the loop ends."""
     watches = _watches.get()
     if watches is None or place not in watches:
         return x
@@ -157,7 +157,7 @@ def reordered(order: Order) -> Iterator[None]:
 
 
 class Reordering(Loop):
-    """Holds the orders for the loops inside it. Places outside loops are changed and observed at once, in reading
+    """Holds the orders for the loops inside it. Places outside loops are changed and observed immediately, in reading
     order."""
 
     def passed(self, place: nn.Module, x: Tensor, watch: Watch) -> Tensor:

@@ -27,7 +27,7 @@ from clew.data.lines import read_lines
 from clew.data.notes import Notes
 
 LONG = 250
-"""A line of up to this many characters is one sentence, whatever it contains."""
+"""A line of up to this many characters is one sentence, regardless of its content."""
 END = re.compile(r"[.!?…]+[\"')\]»”’]*\s+(?![a-z])|[。！？]+[」』”’]*\s*")
 """The end of a sentence within a longer line."""
 

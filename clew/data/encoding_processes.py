@@ -1,6 +1,6 @@
-"""Encode shards in several processes. Each process is a program of its own: it reads a tokenizer and then shards as
-JSON lines, and writes its progress and then the entry of each shard as JSON lines. It ends when its input closes, and
-so with the program that started it."""
+"""Encode shards in several processes. Each process is a separate program: it reads a tokenizer and then shards as JSON
+lines, and writes its progress and then the entry of each shard as JSON lines. It ends when its input closes, and so
+with the program that started it."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def start_process() -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", "clew.data.encoding_processes"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-    # Ctrl-C reaches every process of the terminal's session; in its own session, a process is ended by its parent alone
+    # Ctrl-C reaches every process of the terminal's session; in its own session, a process is ended only by its parent
     return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
 
 

@@ -166,7 +166,7 @@ def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, m
     with their padding. Batches are in random order, and cut anew each epoch.
 
     `lengths` is (example,), or (example, side) if an example has several sequences, such as a sentence and its
-    translation. An example longer than the budget is a batch of its own. Batches have a multiple of `multiple` rows, if
+    translation. An example longer than the budget forms its own batch. Batches have a multiple of `multiple` rows, if
     that many fit.
     """
     if batch_tokens < 1:

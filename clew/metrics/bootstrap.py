@@ -11,7 +11,7 @@ from clew.core.errors import UserError
 
 SAMPLES = 10_000
 AT_ONCE = 2**22
-"""The number of values drawn at once, which bounds the memory whatever the number of examples."""
+"""The number of values drawn at once, which bounds the memory for any number of examples."""
 
 
 TIE = 1e-9

@@ -55,8 +55,8 @@ def no_statistics(hypotheses: Texts, references: Texts, lowercase: bool) -> list
 
 
 class Measure(NamedTuple):
-    """`corpus(hypotheses, references, lowercase)` scores all sentences together, `sentence` scores one. Higher scores of
-    sentences are better. Significance tests resample the `statistics` of sentences to compute `corpus` on samples."""
+    """`corpus(hypotheses, references, lowercase)` scores all sentences together; `sentence` scores one, and a higher
+    score is better. Significance tests resample the `statistics` of sentences to compute `corpus` on samples."""
 
     corpus: Callable[[Texts, Texts, bool], Measured]
     sentence: Callable[[str, str, bool], float]

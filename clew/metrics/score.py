@@ -1,4 +1,4 @@
-"""The result of an evaluation, whatever the task."""
+"""The result of an evaluation, for any task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -140,8 +140,8 @@ class Chrf(CorpusScore):
 class Ter(CorpusScore):
     """Counts: the edits, and the words of the references, averaged if a sentence has several.
 
-    A shift moves a phrase of the hypothesis to its place in the reference, and costs 1 whatever its length. Shifts are
-    found greedily, the one that saves most first, as in tercom. `normalized` splits punctuation from words,
+    A shift moves a phrase of the hypothesis to its place in the reference, and costs 1 regardless of its length. Shifts
+    are found greedily, the one that saves most first, as in tercom. `normalized` splits punctuation from words,
     `punctuation` False drops it, and `asian`, with either of these, treats CJK characters as words.
     """
 

@@ -76,7 +76,8 @@ def inheriting(settings: dict[str, Any], task: Any, source: Any) -> dict[str, An
 
 
 def with_kind(settings: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with the fields that describe the base run (translator, encoder), whatever the user set."""
+    """Return the settings with the fields that describe the base run (translator, encoder), regardless of the user's
+    settings."""
     kind = {name: inherited["transfer"][name] for name in ("translator", "encoder")}
     return {**settings, "transfer": {**settings["transfer"], **kind}}
 

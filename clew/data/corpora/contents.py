@@ -84,7 +84,7 @@ class ParallelText:
 @dataclass(frozen=True)
 class PairTable:
     """A table without a header, with one column per language. Parts are split by the texts of the language `split_by`,
-    whatever the direction of translation."""
+    regardless of the direction of translation."""
 
     columns: Mapping[str, int]
     split_by: str

@@ -1,5 +1,5 @@
-"""Detect the kind of a file by its first bytes, whatever its name; for kinds that clew cannot read, give a command that
-converts the file. Opens no member of an archive, and unpickles nothing."""
+"""Detect the kind of a file by its first bytes, regardless of its name; for kinds that clew cannot read, give a command
+that converts the file. Opens no member of an archive, and unpickles nothing."""
 
 import shlex
 from collections.abc import Callable

@@ -68,7 +68,7 @@ def check_input(example: Any) -> None:
 
 
 def read_recording_parts(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequence[Any]]:
-    """Return the recordings of a corpus by part; the test part has a speaker of its own."""
+    """Return the recordings of a corpus by part; the test part has a different speaker."""
     assert data.corpus is not None
     if data.valid_speaker is not None and not data.unseen:
         raise UserError(

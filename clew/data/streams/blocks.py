@@ -276,7 +276,7 @@ def is_plain_utf8(path: Path) -> bool:
 
 
 def is_array(path: Path) -> bool:
-    """Return whether a file holds one JSON array, whatever its name says."""
+    """Return whether a file holds one JSON array, regardless of its name."""
     return beginning_of(path).lstrip(codecs.BOM_UTF8 + b" \t\r\n").startswith(b"[")
 
 

@@ -140,7 +140,7 @@ class EncodingAhead:
 
 
 def mapped(folder: Path, entry: Entry, tokenizer: Tokenizer) -> TokenFile:
-    """Map a shard and delete its file at once, except on Windows, which keeps mapped files."""
+    """Map a shard and delete its file immediately, except on Windows, which keeps mapped files."""
     path = folder / entry["file"]
     tokens = Shards(
         [Shard(path, entry["num_tokens"], entry["num_begins"])], dtype_of(tokenizer).name, tokenizer.end is not None

@@ -24,7 +24,7 @@ from clew.data.streams.blocks import Block, Rest, blocks_of
 from clew.data.streams.iterables import PREFIX, blocks_of_iterable
 
 MOST_CHARACTERS = 2**23
-"""A window ends after this many characters, whatever `data.shuffle_window` is, so that long documents do not use more
+"""A window ends after this many characters, regardless of `data.shuffle_window`, so that long documents do not use more
 memory."""
 MOST_HELD_OUT = 2**20
 """The most characters of a held-out split."""

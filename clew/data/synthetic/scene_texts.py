@@ -226,8 +226,8 @@ def noun_at(words: Sequence[str]) -> tuple[Noun | None, list[str]]:
 
 
 def nouns(text: str) -> Iterator[Noun]:
-    """Yield every thing that a text mentions, whatever its grammar: a shape, and the colour and size right before it in
-    either order."""
+    """Yield every thing that a text mentions, regardless of its grammar: a shape, and the colour and size right before
+    it in either order."""
     return (noun for noun, _ in placed_nouns(re.findall(r"[a-z]+", text.lower())))
 
 

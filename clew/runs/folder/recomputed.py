@@ -40,7 +40,7 @@ def text_statistics(task: Any, records: Sequence[Record]) -> list[Statistics]:
 
 
 def sentence_tag_statistics(task: Any, records: Sequence[Record]) -> list[Statistics]:
-    """Return the statistics of tagged sentences; phrases are stored as IOB2 tags, whatever the task's scheme."""
+    """Return the statistics of tagged sentences; phrases are stored as IOB2 tags, regardless of the task's scheme."""
     pairs = [(record["target"].split(" "), record["prediction"].split(" ")) for record in records]
     phrases = task.scheme != "none" and all(is_phrase_tag(tag) for pair in pairs for tags in pair for tag in tags)
     if any(len(gold) != len(tags) for gold, tags in pairs):

@@ -56,7 +56,7 @@ def upgraded(settings: Mapping[str, Any], format: int = 1) -> dict[str, Any]:
 
 def from_format_1(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Upgrade settings of format 1, whose section `data` had the fields of every kind of data. A run read only the
-    fields that its task's section still has, so that the others are dropped, whatever their values."""
+    fields that its task's section still has, so that the others are dropped, regardless of their values."""
     data, name = settings.get("data"), task_name(settings)
     if not isinstance(data, Mapping) or name is None:
         return dict(settings)
