@@ -1,4 +1,4 @@
-"""Drafts for speculative decoding: guesses by a smaller stepper, or copied from the text so far. Knows nothing of
+"""Drafts for speculative decoding: guesses by a smaller stepper, or copied from the text so far. Knows nothing about
 acceptance."""
 
 from typing import NamedTuple, Protocol

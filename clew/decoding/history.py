@@ -1,4 +1,4 @@
-"""The tokens that each row has read, for steppers that look back. Knows nothing of what they are used for."""
+"""The tokens that each row has read, for steppers that look back. Does not know what they are used for."""
 
 from typing import NamedTuple
 

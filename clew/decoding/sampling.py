@@ -142,7 +142,7 @@ def invert_cumulative(log_probs: Tensor, uniform: Tensor) -> Tensor:
     """Return the first token w with P(w) > uniform * P(last), where P is the cumulative sum of p; p need not add up to
     one.
 
-    A token of probability 0 is never chosen, whatever the rounding.
+    A token of probability 0 is never chosen, regardless of rounding.
     """
     probs = log_probs.to(uniform.dtype).softmax(-1)
     cumulative = probs.cumsum(-1).masked_fill(probs == 0, 0.0)

@@ -124,6 +124,6 @@ def readout(panel: Panel) -> dict[str, Any]:
 
 
 def script_json(content: Any) -> str:
-    """JSON that cannot end its script element, whatever text it holds."""
+    """JSON that cannot end its script element, regardless of the text in it."""
     text = json.dumps(content, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,4 +1,4 @@
-"""Text in pictures: made printable, escaped, shortened and measured. Text stays text, whatever it contains."""
+"""Text in pictures: made printable, escaped, shortened and measured. Text is never interpreted as markup."""
 
 import unicodedata
 from functools import lru_cache

@@ -1,8 +1,7 @@
 """The parts of a view as plain values, each a picture of one kind. Nothing here draws.
 
 `clew.drawing` turns them into SVG and HTML, `clew.drawing.figures` into matplotlib figures, so that notebooks, files,
-the page and reports show the same. Names, tokens and notes are plain text, whatever they contain: they are escaped
-where they are drawn.
+the page and reports show the same. Names, tokens and notes are plain text: they are escaped where they are drawn.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Writes arrays as PNG files, with zlib alone (PNG specification, third edition, W3C)."""
+"""Writes arrays as PNG files, using only zlib (PNG specification, third edition, W3C)."""
 
 import struct
 import zlib

@@ -1,8 +1,8 @@
 """Draws trees: as text for a terminal, and as a self-contained SVG picture.
 
-Every node has a strip of its own, as wide as its label and all its children, so that nothing overlaps. Words form one
-row at the bottom, and phrases are as low as possible, just above their children. A line leaves a phrase sideways, right
-below it, and then goes straight down in its child's strip, so that lines cross nothing.
+Every node has its own strip, as wide as its label and all its children, so that nothing overlaps. Words form one row at
+the bottom, and phrases are as low as possible, just above their children. A line leaves a phrase sideways, right below
+it, and then goes straight down in its child's strip, so that lines cross nothing.
 """
 
 import re
@@ -88,7 +88,7 @@ def boxed(node: Tree, size: int, children: list[Placed], gap: int) -> Placed:
 
 
 def tree_text(tree: Tree, *, ascii: bool = False) -> str:
-    """A tree in box-drawing characters, or with `ascii` in - | + alone.
+    """A tree in box-drawing characters, or only in - | + with `ascii`.
 
            S
        ╭───┴────╮

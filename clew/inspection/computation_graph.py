@@ -65,7 +65,7 @@ class Graph(NamedTuple):
 
 class Call(NamedTuple):
     """A call of an operation: which arguments are nodes, and copies of all arguments, so that it can be repeated
-    alone."""
+    separately."""
 
     function: Callable[..., Any]
     args: Any
@@ -325,8 +325,8 @@ def differentiate(recorder: Recorder, result: Tensor, labels: Mapping[int, str])
 
 
 def local_gradients(call: Call, gradient: Tensor | None) -> Iterator[tuple[int, Tensor | None]]:
-    """Yield the part of an operation's gradient that flows back to each node it read, by running the operation again
-    alone."""
+    """Yield the part of an operation's gradient that flows back to each node it read, by running only this operation
+    again."""
     copies = [new_leaf(each.detach()) for each in tensors_in((call.args, call.kwargs))]
     sources = [(place, number) for place, number in call.sources.items() if copies[place].requires_grad]
     constants = [(number, None) for place, number in call.sources.items() if not copies[place].requires_grad]

@@ -51,7 +51,7 @@ def state_gradients(step: Step, state: State, ends: Sequence[int], steps: int) -
         with only_equations():  # the state that a kernel returns is not in the graph of its output
             loss, state = step(t, state)
         produced.append(recurrent_parts(state))
-        # Feeds the next step alone.
+        # Feeds only the next step.
         state = map_state(lambda leaf: leaf.clone() if leaf.is_floating_point() else leaf, state)
         carried.append(recurrent_parts(state))
         if t in ends:
@@ -100,7 +100,7 @@ def recurrent_parts(state: State) -> dict[str, Tensor]:
 
 
 def cell_states(state: State) -> list[State]:
-    """Return the states of single cells inside a model's state, whatever surrounds them (a stack, attention, input
+    """Return the states of single cells inside a model's state, in any structure around them (a stack, attention, input
     feeding)."""
     if isinstance(state, RecurrentState):
         return single_cells(state.cell)

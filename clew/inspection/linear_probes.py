@@ -135,7 +135,7 @@ class Probe:
         with torch.enable_grad():
             optimiser.step(cost)
             # The line search stops when two costs round to the same number. Gradients still distinguish them, so the
-            # remaining steps use gradients alone, with full step size.
+            # remaining steps use only gradients, with full step size.
             left = MAX_STEPS - optimiser.state[weight_change]["n_iter"]
             optimiser.param_groups[0].update(line_search_fn=None, tolerance_change=0, max_iter=left)
             optimiser.step(cost)

@@ -102,7 +102,7 @@ class PictureReader(InputReader):
 @dataclass(frozen=True, kw_only=True)
 class ConvolvedReader(PictureReader):
     """The grid of a small residual network. Its first stage has `first_dim` channels; every further stage has twice as
-    many and halves both sides. `norm` is over the whole picture, or over each place by itself."""
+    many and halves both sides. `norm` is over the whole picture, or over each place separately."""
 
     added: ClassVar[tuple[str, ...]] = ("positions", "gain", "norm")
     name: ClassVar[str] = "convolved"
