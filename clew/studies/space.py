@@ -51,7 +51,8 @@ class Range:
         """The number of values."""
         if self.step is None and not self.is_whole:
             return math.inf
-        return (self.high - self.low) // (self.step or 1) + 1
+        # Rounded, because (0.3 - 0.1) / 0.1 is slightly below 2; `build_range` has moved `high` to a value of the range.
+        return round((self.high - self.low) / (self.step or 1)) + 1
 
     @property
     def about(self) -> str:

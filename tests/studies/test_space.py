@@ -58,6 +58,11 @@ def test_a_step_that_does_not_reach_the_end_stops_before_it() -> None:
     assert isinstance(axis, Range) and (axis.high, axis.count) == (40, 4)
 
 
+def test_a_range_counts_both_ends_whatever_the_rounding_of_its_step() -> None:
+    for text, count in (("0.1..0.3:0.1", 3), ("0..0.7:0.1", 8), ("0.1..0.35:0.1", 3)):
+        assert space(f"model.dropout={text}").combinations == count
+
+
 def test_a_space_survives_a_round_trip_through_json() -> None:
     parsed = space("model.dim=16..48:16", "training.learning_rate=1e-4..1e-2", "model.cell=lstm,gru")
     assert Space.from_json(json.loads(json.dumps(parsed.to_json()))) == parsed
