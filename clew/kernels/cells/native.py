@@ -61,9 +61,8 @@ class Array(ctypes.Structure):
 
 def may_compile(like: Tensor, length: int) -> bool:
     """Whether steps over `length` positions of states like this one (rows, width) are worth compiling here."""
-    rows, width = like.shape
-    is_plain = like.device.type == "cpu" and like.dtype == torch.float32 and width > 1
-    return is_plain and rows * length * width >= LEAST_NUMBERS and compiler() is not None
+    is_plain = like.device.type == "cpu" and like.dtype == torch.float32 and like.dim() == 2 and like.shape[1] > 1
+    return is_plain and like.numel() * length >= LEAST_NUMBERS and compiler() is not None
 
 
 class NativeStep(NamedTuple):

@@ -38,9 +38,11 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
     otherwise record and repeat it."""
     if x.shape[1] < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
         return False
+    if not (states := leaves(state)):
+        return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False  # torch.func does not use the backward pass of a walk
-    answers, is_native = _traced.setdefault(cell, {}), may_compile(leaves(state)[0], x.shape[1])
+    answers, is_native = _traced.setdefault(cell, {}), may_compile(states[0], x.shape[1])
     key = cell.training, is_native
     if key not in answers:
         with hidden_from_checkpoints(), torch.random.fork_rng([x.get_device()] if x.is_cuda else []):

@@ -102,6 +102,8 @@ def test_short_sequences_other_types_and_single_units_are_not_compiled():
     assert not may_compile(torch.zeros(16, 256), LEAST_NUMBERS // 16 // 256 - 1)
     assert not may_compile(torch.zeros(16, 256).double(), 1000)
     assert not may_compile(torch.zeros(1000, 1), 1000)
+    assert not may_compile(torch.zeros(100, 100, 100), 1000)
+    assert not may_compile(torch.zeros(1000), 1000)
 
 
 @pytest.mark.parametrize("command", ["false", "/bin/sh -c 'echo step.c: no such header >&2; exit 1'"])

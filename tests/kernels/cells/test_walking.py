@@ -180,6 +180,46 @@ def test_a_cell_without_a_walk_is_looped_and_debugging_says_why(caplog):
     assert caplog.messages == ["the steps of a Unsaid run as a loop: it calls softmax, which is not supported"]
 
 
+class Outer(Cell):
+    """M' = 0.9 M + x x^T,  y = M' x: a matrix for a state (as the fast weights of Ba et al. 2016)."""
+
+    def initial_state(self, batch_size, memory=None, *, like):
+        return like.new_zeros(batch_size, self.dim, self.dim)
+
+    def forward(self, x, state):
+        matrix = 0.9 * state + x[:, :, None] * x[:, None]
+        return (matrix @ x[:, :, None])[..., 0], matrix
+
+
+class Counting(Cell):
+    """n' = n + 1,  y = x / n': one number a row for a state."""
+
+    def initial_state(self, batch_size, memory=None, *, like):
+        return like.new_zeros(batch_size)
+
+    def forward(self, x, state):
+        count = state + 1
+        return x / count[:, None], count
+
+
+class Stateless(Cell):
+    """y = tanh(x)."""
+
+    def initial_state(self, batch_size, memory=None, *, like):
+        return ()
+
+    def forward(self, x, state):
+        return torch.tanh(x), ()
+
+
+@pytest.mark.parametrize("cell", [Outer, Counting, Stateless])
+def test_cells_whose_state_is_no_vector_are_looped(cell):
+    layer, x = Recurrent(cell(5, 5)), torch.randn(2, 4, 5)
+    y, _ = layer(x)
+    with only_equations():
+        assert torch.equal(y, layer(x)[0])
+
+
 def test_inputs_of_a_looped_cell_are_drawn_once():
     torch.manual_seed(1)
     cell, x = CELLS["gru"](5, 6, reset="before", weight_drop=0.5), torch.randn(2, 4, 5)
