@@ -51,7 +51,7 @@ class Range:
         """The number of values."""
         if self.step is None and not self.is_whole:
             return math.inf
-        # Rounded, because (0.3 - 0.1) / 0.1 is slightly below 2; `build_range` has moved `high` to a value of the range.
+        # Rounded, because (0.3 - 0.1) / 0.1 is slightly below 2. `high` is a value of the range.
         return round((self.high - self.low) / (self.step or 1)) + 1
 
     @property
