@@ -90,7 +90,9 @@ def check_repeatable(data: Any) -> None:
 def has_items(data: Any) -> bool:
     """Return whether all items can be read by number. Torch's iterable datasets have these methods too, but no items by
     number."""
-    return not isinstance(data, IterableDataset) and hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    has_labels = hasattr(data, "iloc")  # a pandas Series reads items by the labels of its index
+    has_methods = hasattr(data, "__len__") and hasattr(data, "__getitem__")
+    return has_methods and not has_labels and not isinstance(data, IterableDataset)
 
 
 def blocks_of_iterable(name: str, field: str) -> list[Block]:

@@ -85,6 +85,12 @@ def test_a_table_in_memory_is_read_row_by_row() -> None:
     assert documents(pandas.DataFrame({"text": ["a", "b"], "n": [1, 2]})) == ["a", "b"]
 
 
+def test_a_column_of_pandas_is_read_in_its_order_whatever_its_index() -> None:
+    column = pytest.importorskip("pandas").Series(["a", "b", "c"])
+    assert documents(column[[2, 0]]) == ["c", "a"]
+    assert documents(column.set_axis(["x", "y", "z"])) == ["a", "b", "c"]
+
+
 def test_data_that_cannot_be_read_twice_are_rejected_with_a_remedy() -> None:
     assert (
         refusal(lambda: register_iterable(pages(), "train"))
