@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from clew.data.formats.json_files import KINDS, NUMBERS_FOR_NAMES, is_list_of_numbers
 
 
@@ -33,6 +35,8 @@ def as_text(values: Mapping[str, Any], role: str) -> str:
         if not value or value.isspace():
             raise Faulty("empty field", f"the field for data.{role} is empty")
         return value if value.isascii() else check_unicode(value, role)
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":  # not a date, which `item` may turn into a number
+        value = value.item()
     if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas writes NaN for a missing value
         raise Faulty("empty field", f"the field for data.{role} is null")
     if isinstance(value, (int, float)):

@@ -76,7 +76,11 @@ def parts_of(data: Any) -> Mapping[str, Any]:
     """Return the data of each part: train, valid, test. The part `validation` of a DatasetDict is `valid`."""
     if not isinstance(data, Mapping) or is_of_columns(data):
         return {"train": data}
-    parts = {OTHER_PARTS.get(str(part), str(part)): examples for part, examples in data.items()}
+    names = {str(part): OTHER_PARTS.get(str(part), str(part)) for part in data}
+    for part in PARTS:
+        if len(same := [name for name, other in names.items() if other == part]) > 1:
+            raise UserError(f"data= has {' and '.join(same)}, which are the same part; leave one of them out")
+    parts = {names[str(part)]: examples for part, examples in data.items()}
     for part, examples in parts.items():
         if part in ROLES and isinstance(examples, str):
             raise UserError(

@@ -118,6 +118,12 @@ def test_a_missing_value_in_a_tuple_is_rejected(recipe: str, examples: list[Any]
         listed_settings(recipe, [], examples)
 
 
+def test_numbers_of_numpy_are_labels_like_those_of_python() -> None:
+    for numbers in ([1, 0, 2], [True, False, True], [1.5, 2.0, 3.0]):
+        expected = stored_rows(listed_settings("classify", [], zip(TEXTS, numbers, strict=True)))
+        assert stored_rows(listed_settings("classify", [], zip(TEXTS, np.array(numbers), strict=True))) == expected
+
+
 def test_faulty_tuples_are_skipped_and_counted_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     examples = [("", "x"), *zip(TEXTS, LABELS, strict=True), ("a", None)]
     with pytest.raises(UserError, match="^example 1: the field for data.text is empty; fix it, or skip such records"):
@@ -170,6 +176,15 @@ def test_mistakes_are_reported() -> None:
             {"text": "review", "label": "stars"},
             "data= takes examples, and data={'text': 'review'} has none; name a column with data.text=review",
         ),
+        (
+            {"train": [("a", "x")], "valid": [("a", "x")], "validation": [("b", "x")]},
+            "data= has valid and validation, which are the same part; leave one of them out",
+        ),
+        (
+            [{"text": "a", "label": "x"}, ("b", "y")],
+            "example 1 of data= is a dict, but example 2 is ('b', 'y'); pass a dict for each example",
+        ),
+        ([None, ("a", "x")], "example 1: expected (text, label) or (text, second, label), found None"),
         ({"valid": [("a", "x")]}, "data= has no part 'train'; give examples to train on"),
         ([], "data= has no examples for the part 'train'; pass a list with at least one"),
         (3, "data= takes a list of examples, or a list for each part, but the part 'train' is 3"),
@@ -179,6 +194,7 @@ def test_mistakes_are_reported() -> None:
         assert str(caught.value).startswith(sentence)
     for data, sentence in (
         (" ", "data= has no examples for the part 'train'"),
+        ([None, "a"], "data= takes a text, a list of texts, or a table with a column 'text', but example 1 has None"),
         (["a", 3], "data= takes a text, a list of texts, or a table with a column 'text', but example 2 has 3"),
     ):
         with pytest.raises(UserError) as caught:

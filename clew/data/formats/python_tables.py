@@ -3,7 +3,7 @@ columns, and lists of dicts. They are recognised by their methods, so no library
 of JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,19 @@ def column_rows(data: Mapping[str, Any]) -> Rows:
 def rows_of_dicts(examples: Iterable[Any]) -> tuple[Rows | None, Iterable[Any]]:
     """Return (rows, ()) for an iterable of dicts, and (None, the same items) for any other."""
     items = iter(examples)
-    first = next(items, None)
-    if isinstance(first, Mapping):
-        return (json_row(row) for row in chain([first], items)), ()
-    return None, ([] if first is None else chain([first], items))
+    firsts = list(islice(items, 1))
+    examples = chain(firsts, items)
+    if firsts and isinstance(firsts[0], Mapping):
+        return (json_row(check_row(row, number)) for number, row in enumerate(examples, start=1)), ()
+    return None, examples
+
+
+def check_row(row: Any, number: int) -> Mapping[str, Any]:
+    if not isinstance(row, Mapping):
+        raise UserError(
+            f"example 1 of data= is a dict, but example {number} is {shown(row)}; pass a dict for each example"
+        )
+    return row
 
 
 def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
