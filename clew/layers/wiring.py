@@ -125,7 +125,7 @@ class Dense(Plain):
         return torch.cat([x, self.dropped(y)], -1), state
 
 
-class Beside(Plain):
+class Bypass(Plain):
     """y = [dropout(f(x_1 .. x_reads)); the last `keeps` features of x]: some features bypass the layer, for the layers
     above.
 

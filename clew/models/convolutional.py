@@ -17,7 +17,7 @@ from clew.layers.feedforward import Linear
 from clew.layers.gated_convolution import HALF, GatedConvolution, LookingConvolution
 from clew.layers.positions import POSITIONS
 from clew.layers.sequence import SequenceLayer, Stack
-from clew.layers.wiring import Beside
+from clew.layers.wiring import Bypass
 from clew.models.body import MOST_LAYERS, Body, BodyState
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
 from clew.models.gpt import build_positions
@@ -93,10 +93,10 @@ def build_convolutional(config: ConvolutionalConfig, target: Source, source: Sou
     ]
     reading.append(Linear(dim, embedding_dim))
     writing: list[SequenceLayer] = [
-        Beside(embedding_dim, Linear(embedding_dim, dim), reads=embedding_dim, keeps=embedding_dim)  # [h; g]
+        Bypass(embedding_dim, Linear(embedding_dim, dim), reads=embedding_dim, keeps=embedding_dim)  # [h; g]
     ]
     writing += [LookingConvolution(dim, embedding_dim, width=config.width, dropout=dropout) for _ in range(num_looking)]
-    writing.append(Beside(dim + embedding_dim, Linear(dim, embedding_dim), reads=dim, keeps=0, dropout=dropout))
+    writing.append(Bypass(dim + embedding_dim, Linear(dim, embedding_dim), reads=dim, keeps=0, dropout=dropout))
     body = EncoderDecoder(ConvolutionalEncoder(reads, Stack(reading), num_looking), Body(writes, Stack(writing)))
     init_by_fan_in(body, dropout)
     return body

@@ -25,7 +25,7 @@ from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.layers.scores import SCORES, Score
 from clew.layers.sequence import SequenceLayer, Stack
 from clew.layers.shapes.pyramid import Halved
-from clew.layers.wiring import Beside, Plain, Residual
+from clew.layers.wiring import Bypass, Plain, Residual
 from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 from clew.models.bridges import Bridge, Copy, MeanBridge
 from clew.models.encoder_decoder import EncoderDecoder, embeddings
@@ -208,11 +208,11 @@ def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> l
         dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), attend=attend(config)
     )
     # [s; context; word]
-    layers: list[SequenceLayer] = [beside(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)]
+    layers: list[SequenceLayer] = [bypassed(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)]
     for _ in range(config.num_layers - 1):
         upper = Recurrent(build_cell(config, config.dim + memory_dim))
         reads, keeps = upper.cell.input_dim, memory_dim + word_dim
-        layers.append(beside(config, layers[-1].dim, upper, reads=reads, keeps=keeps, residual=config.residual))
+        layers.append(bypassed(config, layers[-1].dim, upper, reads=reads, keeps=keeps, residual=config.residual))
     if config.readout != "none":
         layers.append(Readout(layers[-1].dim, config.dim, kind=config.readout))
     return layers
@@ -288,11 +288,11 @@ def dropped(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLa
     return Plain(dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind)
 
 
-def beside(
+def bypassed(
     config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int, keeps: int, residual: bool = False
 ) -> SequenceLayer:
     around: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
-    return Beside(dim, layer, reads=reads, keeps=keeps, residual=residual, **around)
+    return Bypass(dim, layer, reads=reads, keeps=keeps, residual=residual, **around)
 
 
 class Encoder(NamedTuple):

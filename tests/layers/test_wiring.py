@@ -7,7 +7,7 @@ from clew.layers.attention import SelfAttention
 from clew.layers.feedforward import FeedForward, Linear
 from clew.layers.norms import RMSNorm
 from clew.layers.sequence import Stack
-from clew.layers.wiring import WIRINGS, Beside, Highway, PostNorm, PreNorm, Residual
+from clew.layers.wiring import WIRINGS, Bypass, Highway, PostNorm, PreNorm, Residual
 from tests.references import parts
 from tests.references.agreement import assert_agrees, randn, randomise
 
@@ -25,16 +25,16 @@ def test_a_connection_equals_its_equation_in_values_and_gradients(name):
 def test_features_passed_beside_a_layer_follow_its_output():
     inner = FeedForward(2, hidden_dim=4)
     x = randn(2, 3, 5)
-    layer = randomise(Beside(5, inner, reads=2, keeps=4))
+    layer = randomise(Bypass(5, inner, reads=2, keeps=4))
     assert layer.dim == 6
     torch.testing.assert_close(layer(x)[0], torch.cat([inner(x[..., :2])[0], x[..., 1:]], -1))
-    torch.testing.assert_close(Beside(5, inner, reads=2, keeps=0)(x)[0], inner(x[..., :2])[0])
+    torch.testing.assert_close(Bypass(5, inner, reads=2, keeps=0)(x)[0], inner(x[..., :2])[0])
 
 
 def test_a_residual_connection_beside_a_layer_adds_the_first_input_features():
     inner = Linear(4, 2)
     x = randn(2, 3, 5)
-    layer = randomise(Beside(5, inner, reads=4, keeps=1, residual=True))
+    layer = randomise(Bypass(5, inner, reads=4, keeps=1, residual=True))
     torch.testing.assert_close(layer(x)[0], torch.cat([x[..., :2] + inner(x[..., :4])[0], x[..., 4:]], -1))
 
 
@@ -98,7 +98,7 @@ def test_invalid_settings_are_rejected_with_a_sentence():
     with pytest.raises(
         UserError, match=r"a residual connection adds inputs to outputs, so dim \(4\) must be at most reads \(3\)"
     ):
-        Beside(5, FeedForward(4), reads=3, keeps=1, residual=True)
+        Bypass(5, FeedForward(4), reads=3, keeps=1, residual=True)
     with pytest.raises(UserError, match=r"unknown norm 'layr'; did you mean 'layer'\? known: layer, none, rms"):
         PreNorm(4, FeedForward(4), norm="layr")
     with pytest.raises(UserError, match=r"unknown dropout_kind 'lockd'; did you mean 'locked'\? known: locked, plain"):
