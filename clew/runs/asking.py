@@ -169,14 +169,14 @@ def ask_runs(
     requested: Mapping[str, Any],
     *,
     first: int = 1,
-    beside: Sequence["Run"] = (),
+    helpers: Sequence["Run"] = (),
 ) -> list[Any]:
     """Return the answers of a run, or of several runs as an ensemble, to rows of plain values; None for a blank row.
-    The runs `beside` them help with the answer, such as a draft model."""
+    `helpers` are runs that help with the answer, such as a draft model."""
     check_together(runs, verb)
     use = find_use(runs[0], verb)
     options = read_options(use, runs[0].config, requested)
     rows = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
     repeated = [row for row in rows for _ in range(getattr(options, "samples", 1))]
     numbers = range(first, first + len(repeated))
-    return answer_rows(use, [run.task for run in (*runs, *beside)], repeated, options, numbers)
+    return answer_rows(use, [run.task for run in (*runs, *helpers)], repeated, options, numbers)

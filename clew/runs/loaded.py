@@ -89,7 +89,7 @@ class Run:
         answers."""
         with python_errors():
             options, helpers = self._with_helpers(verb, options)
-            return ask_runs([self], verb, rows, options, first=first, beside=helpers)
+            return ask_runs([self], verb, rows, options, first=first, helpers=helpers)
 
     def _with_helpers(self, verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], "list[Run]"]:
         """Return the options, with runs and paths replaced by folder names, and the runs that help with the answer,
@@ -100,7 +100,7 @@ class Run:
             for name, value in options.items()
         }
         use = find_use(self, verb)
-        folder = use.beside(read_options(use, self.config, plain))
+        folder = use.helper(read_options(use, self.config, plain))
         if folder is None:
             return plain, []
         helper = runs[0] if runs else load_run(folder, device=next(self.task.parameters()).device.type)

@@ -168,7 +168,7 @@ class Use(Generic[R, A]):
     options: type[Options]
     answer: Callable[[Sequence[Any], Sequence[R], Any, Sequence[int]], Sequence[A | None]]
     """`answer(tasks, rows, options, numbers)`: the answers of one task, of one task and a second that helps it
-    (`beside`), or of an ensemble (`together`). Messages name a row by its number, and sampling is seeded by it, so an
+    (`helper`), or of an ensemble (`together`). Messages name a row by its number, and sampling is seeded by it, so an
     answer does not depend on the other rows of the call."""
     objects: Callable[[int, R, A | None, Any], Objects]
     """`objects(number, row, answer, options)`: an answer as JSON."""
@@ -187,8 +187,8 @@ class Use(Generic[R, A]):
     """How rows are generated with continuous batching, if they can be."""
     vector: Callable[[A], Sequence[float]] | None = None
     """`vector(answer)`: the answer as one vector, if it is one."""
-    beside: Callable[[Any], str | None] = lambda options: None
-    """`beside(options)`: the folder of a second run that helps to answer; its task follows the first in `tasks`."""
+    helper: Callable[[Any], str | None] = lambda options: None
+    """`helper(options)`: the folder of a second run that helps to answer; its task follows the first in `tasks`."""
     writes: Callable[[R, Any], int] = lambda row, options: getattr(options, "max_new", 0)
     """`writes(row, options)`: the most tokens that the answer to a row may take, 0 if nothing is generated. A server
     bounds its work by it."""

@@ -33,7 +33,7 @@ def load_helper(options: argparse.Namespace, use: Any, use_options: Any) -> list
     """Load the helper run that the options name, such as a draft; empty if there is none."""
     from clew.runs.asking import find_use
 
-    folder = use.beside(use_options)
+    folder = use.helper(use_options)
     runs = [] if folder is None else load_runs(options, [folder])
     for run in runs:
         find_use(run, options.verb)

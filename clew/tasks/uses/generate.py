@@ -150,7 +150,7 @@ GENERATE: Use[TextRow, list[Generated]] = Use(
     tables=False,
     begins=True,
     local=("measure", "draft"),
-    beside=draft_run,
+    helper=draft_run,
     remarks=diversity,
     watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=translation_confidence),
     help="""Continue every TEXT. Without TEXT, a new text begins: after the end-of-document token, if the model was
