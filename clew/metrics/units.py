@@ -16,19 +16,19 @@ UNITS = {
 }
 
 
-def unit_of(measure: str, beside: Iterable[str] = ()) -> str:
-    """`valid.loss` -> nats. `beside` are the run's other measures. Empty for a measure without a unit, such as
+def unit_of(measure: str, measures: Iterable[str] = ()) -> str:
+    """`valid.loss` -> nats. `measures` are all measures of the run. Empty for a measure without a unit, such as
     perplexity."""
     name = measure.rpartition(".")[2]
     if name in UNITS:
-        is_squared = name == "loss" and any(other.rpartition(".")[2] == SQUARED for other in beside)
+        is_squared = name == "loss" and any(other.rpartition(".")[2] == SQUARED for other in measures)
         return "" if is_squared else UNITS[name]
     if name.endswith("_loss"):
         return UNITS["loss"]
     return "%" if name.endswith(SHARES) else ""
 
 
-def with_unit(measure: str, beside: Iterable[str] = ()) -> str:
+def with_unit(measure: str, measures: Iterable[str] = ()) -> str:
     """`valid.loss` -> `valid.loss (nats)`."""
-    unit = unit_of(measure, beside)
+    unit = unit_of(measure, measures)
     return f"{measure} ({unit})" if unit else measure
