@@ -24,7 +24,7 @@ from clew.runs.settings.upgrading import upgraded
 from clew.sources.tokens import LetteredWords, Tokens
 from clew.sources.words import WordReader
 from clew.tasks import TASKS
-from clew.text.kept import Kept
+from clew.text.json_value import JsonValue
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import with_words
 
@@ -33,7 +33,7 @@ CONTEXT = "context"
 
 
 @dataclass(frozen=True)
-class BorrowedBody(Kept):
+class BorrowedBody(JsonValue):
     """A copy of another run's body that this run uses: its settings, its tokenizer and the hash of its weights. The
     copy is saved in this run's folder and the weights among this run's own, so that it does not depend on the other."""
 

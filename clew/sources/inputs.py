@@ -21,7 +21,7 @@ from clew.core.types import Source
 from clew.data.files.file_bytes import FileBytes
 from clew.data.synthetic.sample_files import sample_scenes
 from clew.sources.canvases import Canvas
-from clew.text.kept import Kept
+from clew.text.json_value import JsonValue
 
 
 class Input(NamedTuple):
@@ -32,7 +32,7 @@ class Input(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InputReader(Kept):
+class InputReader(JsonValue):
     """Turns inputs into what a body reads. The fields of a subclass are its options, and what was measured on the
     training part."""
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from clew.core.errors import UserError, unknown
-from clew.text.kept import Kept
+from clew.text.json_value import JsonValue
 from clew.text.tokenizer import few
 
 UNSEEN = -1
 """The id of a label that is not in the training part."""
 
 
-class Labels(Kept):
+class Labels(JsonValue):
     """Labels in the order of their ids."""
 
     unit = "label"

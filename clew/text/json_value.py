@@ -1,4 +1,4 @@
-"""Values that a run directory keeps as one JSON file: saving and loading. Knows nothing about the values."""
+"""Values that a run directory stores as JSON files: saving and loading. Knows nothing about the values."""
 
 from pathlib import Path
 from typing import ClassVar, Self
@@ -7,7 +7,7 @@ from clew.core.errors import UserError
 from clew.core.files import read_text
 
 
-class Kept:
+class JsonValue:
     """A value with `to_json` and `from_json`. `what` names it in the message about a file that holds something else."""
 
     what: ClassVar[str]
