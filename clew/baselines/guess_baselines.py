@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.metrics.measures import Measured
 from clew.metrics.perplexity import Likelihood
 

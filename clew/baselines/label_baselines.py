@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from clew.baselines.bag_of_words import Reading, fit_text_classifier, fit_text_regression
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.most_frequent import fit_most_frequent_class
 from clew.data.examples import Labelled, number_of
 from clew.metrics.classification import count_label_sets

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.data.examples import Captioned
 from clew.data.pictures.picture_files import read_picture
 from clew.metrics.captioning import caption_words

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.word_overlap import fit_word_overlap
 from clew.data.examples import Question
 from clew.metrics.answers import score_answers

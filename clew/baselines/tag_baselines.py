@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.most_frequent import fit_most_frequent_tag
 from clew.core.tag_schemes import OUTSIDE, convert_tags, is_phrase_tag
 from clew.data.examples import Sentence

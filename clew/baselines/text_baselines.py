@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.data.caching.encoded import TokenFile
 from clew.data.files.text_files import TextSource

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.branching import fit_branching
 from clew.data.examples import Parsed
 from clew.metrics.brackets import score_brackets

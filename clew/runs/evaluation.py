@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clew.baselines.beside import Baselines
+from clew.baselines.baseline import Baselines
 from clew.core.errors import UserError, counted, unknown
 from clew.core.wording import argument_name
 from clew.data.files.text_files import TextString
@@ -18,8 +18,8 @@ from clew.metrics.score import Score
 from clew.runs.config import Config, resolve
 from clew.runs.folder.run_files import IMPORTED
 from clew.runs.in_memory import Kept, file_named, keep_part, keep_rows
+from clew.runs.settings.decoding import decoding_config
 from clew.runs.settings.explaining import read_section
-from clew.runs.settings.given import decoding_config
 from clew.runs.settings.overriding import override
 from clew.runs.settings.values import parse_assignment
 from clew.runs.trust import check_paths
@@ -226,7 +226,7 @@ def score_part(
     assert score is not None
     if baselines is None:
         return score
-    return baselines.beside(score, learning.known(run.task, part, lambda: encoded)) or score
+    return baselines.add_to(score, learning.known(run.task, part, lambda: encoded)) or score
 
 
 def encode(run: Any, config: Config, name: str, part: Any, progress: Progress | None = None) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.nearest_pictures import picture_baselines
 from clew.core.batches import to_device
 from clew.core.config import Part, Section, build_part, one_of

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.core.batches import to_device
 from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError, named

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.label_baselines import label_baselines, number_baselines, several_label_baselines
 from clew.core.batches import to_device
 from clew.core.config import Section

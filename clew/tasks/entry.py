@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from clew.baselines.beside import Fit, no_baselines
+from clew.baselines.baseline import Fit, no_baselines
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.wording import call

@@ -9,16 +9,16 @@ from typing import Any
 
 from torch import nn
 
-from clew.baselines.beside import Baselines, fitting_key
+from clew.baselines.baseline import Baselines, fitting_key
 from clew.core.errors import UserError
 from clew.core.processes import from_first
 from clew.data.notes import Notes
 from clew.metrics.score import Score
 from clew.runs.build import build_task
+from clew.runs.cached_vocabularies import cached_vocabularies
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, BorrowedBody, check_embedding, initialise_embedding
 from clew.runs.folder.vocabularies import load_vocabularies, vocabulary_types
-from clew.runs.kept_vocabularies import kept_vocabularies
 from clew.runs.tokenizers import RunTokenizers
 from clew.runs.transfer import ENCODER, has_encoder, in_their_order, start_from
 from clew.tasks import TASKS
@@ -95,7 +95,7 @@ def prepare_problem(
         score = learning.judge(task, forward, parts[part], encoded[part], evaluation)
         if score is None or not final:
             return score
-        return baselines.beside(score, learning.known(task, parts[part], lambda: encoded[part]), interrupted)
+        return baselines.add_to(score, learning.known(task, parts[part], lambda: encoded[part]), interrupted)
 
     def settle(task: nn.Module, autocast: Autocast) -> bool:
         return learning.settle(task, parts["valid"], encoded["valid"], replace(plain, autocast=autocast))
@@ -130,7 +130,7 @@ def new_vocabularies(config: Config, learning: Learning[Any, Any], train: Any) -
     translator has all vocabularies of that run."""
     if config.transfer.translator:
         return load_vocabularies(Path(str(config.transfer.source)), config)
-    built = kept_vocabularies(
+    built = cached_vocabularies(
         config, learning.content(train), lambda: learning.vocabularies(train, RunTokenizers(config), config.task)
     )
     vocabularies = in_their_order(dict(built), config)

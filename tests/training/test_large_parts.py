@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clew.baselines.beside import Baselines
+from clew.baselines.baseline import Baselines
 from clew.data.caching import parts as parts_of_data
 from clew.recipes.resolving import config_of
 from clew.recipes.running import run_recipe
@@ -139,10 +139,12 @@ def test_baselines_of_a_large_part_are_measured_once(tmp_path: Path, monkeypatch
         "training.evaluate_every=2",
         *CLASSIFIER,
     ]
-    measured = Baselines.measured
+    measure_all = Baselines.measure_all
     parts: list[object] = []
     monkeypatch.setattr(
-        Baselines, "measured", lambda self, part, interrupted: parts.append(part) or measured(self, part, interrupted)
+        Baselines,
+        "measure_all",
+        lambda self, part, interrupted: parts.append(part) or measure_all(self, part, interrupted),
     )
     first, second = (run_recipe("classify", assignments, out=Path(name)).valid for name in ("first", "second"))
     assert len(parts) == 1

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clew.baselines.beside import Baseline, Train
+from clew.baselines.baseline import Baseline, Train
 from clew.baselines.label_baselines import frequent_baselines
 from clew.core.config import Section, build_part
 from clew.core.errors import named

@@ -17,7 +17,9 @@ from clew.text.train import TOKENIZERS
 FORMAT = 1
 
 
-def kept_vocabularies(config: Config, content: str | None, train: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+def cached_vocabularies(
+    config: Config, content: str | None, train: Callable[[], Mapping[str, Any]]
+) -> Mapping[str, Any]:
     """Return the result of `train`, cached by content and settings. Nothing is cached for small texts, which have no
     `content`, or for a run that takes its tokenizer from a base run or words from a vector file."""
     entry = TASKS[config.task.name]

@@ -1,4 +1,4 @@
-"""Scores of baselines beside a model's score, on the same examples.
+"""Baselines: simple models whose scores are shown next to a model's score on the same examples.
 
 A task's entry has a function that fits its baselines on the training part, one at a time, when they are needed.
 Baselines that would take longer than a few seconds are left out.
@@ -64,7 +64,7 @@ class Baselines:
         self.unfitted = fit(train, task)
         self.key = key
 
-    def beside(self, score: Score, part: Any, interrupted: Callable[[], bool] = lambda: False) -> Score | None:
+    def add_to(self, score: Score, part: Any, interrupted: Callable[[], bool] = lambda: False) -> Score | None:
         """The score, with the baselines' on the same part; None if `interrupted` says to stop, which only a single
         process may do."""
         measured = json.loads(from_first(lambda: json.dumps(self.remembered(part, interrupted))))
@@ -78,15 +78,15 @@ class Baselines:
         )
 
     def remembered(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured] | None:
-        """Return the stored results of `measured`, or compute them; None if interrupted."""
+        """Return the stored results of `measure_all`, or compute them; None if interrupted."""
         try:
             if self.key is None:
-                return self.measured(part, interrupted)
-            return remembered(part, f"baselines {self.key}", lambda: self.measured(part, interrupted))
+                return self.measure_all(part, interrupted)
+            return remembered(part, f"baselines {self.key}", lambda: self.measure_all(part, interrupted))
         except Incomplete as stopped:
             return stopped.measured
 
-    def measured(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured]:
+    def measure_all(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured]:
         """The measures of each baseline, as whole sentences."""
         measured: list[Measured] = []
         try:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clew.baselines import label_baselines as labels
-from clew.baselines.beside import Baselines, no_baselines
+from clew.baselines.baseline import Baselines, no_baselines
 from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.baselines.label_baselines import (
     label_baselines,
@@ -28,8 +28,8 @@ from clew.tasks import TASKS
 SCORE = Score({"loss": 1.0, "f1": 50.0}, -50.0, "F1 50.00", {"a": 50.0})
 
 
-def beside(fit, train, examples):
-    return Baselines(fit, None, lambda: train).beside(SCORE, examples)
+def score_with(fit, train, examples):
+    return Baselines(fit, None, lambda: train).add_to(SCORE, examples)
 
 
 def sentence(text):
@@ -44,34 +44,34 @@ def labelled_tree(text):
 def test_a_parser_is_compared_with_right_branching_trees():
     # (S a (VP b (VP c d))) has S over all, VP over b..d and c..d; of the gold S, NP and VP over c..d two are right.
     gold = Parsed(parse_tree("(S (NP (DT a) (NN b)) (VP (VB c) (NN d)))"), "a")
-    score = beside(tree_baselines, [], [gold])
+    score = score_with(tree_baselines, [], [gold])
     assert score.measures["right_branching_f1"] == pytest.approx(100 * 4 / 6)
     assert score.text == "F1 50.00; right-branching trees have F1 66.67"
     assert (score.value, score.examples, score.measures["f1"]) == (SCORE.value, SCORE.examples, 50.0)
 
 
 def test_a_score_without_baselines_is_unchanged():
-    assert beside(no_baselines, [], []) is SCORE
-    assert beside(tree_baselines, [], [Parsed(parse_tree("(TOP (NN a))"), "a")]) is SCORE
+    assert score_with(no_baselines, [], []) is SCORE
+    assert score_with(tree_baselines, [], [Parsed(parse_tree("(TOP (NN a))"), "a")]) is SCORE
 
 
 def test_without_training_data_the_score_is_unchanged():
     def gone():
         raise UserError("no such file: train.conll")
 
-    assert Baselines(tag_baselines, None, gone).beside(SCORE, [sentence("a/X")]) is SCORE
+    assert Baselines(tag_baselines, None, gone).add_to(SCORE, [sentence("a/X")]) is SCORE
 
 
 def test_a_tagger_is_compared_with_the_most_frequent_tag():
     train = [sentence("the/DET fish/NOUN swims/VERB"), sentence("fish/NOUN fish/VERB")]
-    score = beside(tag_baselines, train, [sentence("the/DET fish/VERB swims/VERB"), sentence("fish/NOUN")])
+    score = score_with(tag_baselines, train, [sentence("the/DET fish/VERB swims/VERB"), sentence("fish/NOUN")])
     assert score.measures == {**SCORE.measures, "baseline_most_frequent_tag": 75.0}
     assert score.text == "F1 50.00; the most frequent tag has accuracy 75.00"
 
 
 def test_phrase_tags_are_also_scored_as_phrases():
     train = [sentence("Ada/B-PER Lovelace/I-PER met/O Babbage/B-PER"), sentence("Paris/B-LOC")]
-    score = beside(
+    score = score_with(
         tag_baselines, train, [sentence("Ada/B-PER met/O Paris/B-PER"), sentence("Babbage/B-PER Lovelace/I-PER")]
     )
     assert score.measures["baseline_most_frequent_tag_f1"] == pytest.approx(100 * 2 / 3)
@@ -83,7 +83,7 @@ def test_phrases_are_scored_equally_in_every_scheme():
         sentence(text) for text in ("Ada/B-PER Lovelace/I-PER met/O Bo/B-PER", "Ada/B-PER Lovelace/I-PER met/O")
     )
     bioes = Sentence(test.words, ("B-PER", "E-PER", "O"))
-    scores = [beside(tag_baselines, [train], [example]).measures for example in (test, bioes)]
+    scores = [score_with(tag_baselines, [train], [example]).measures for example in (test, bioes)]
     assert scores[0] == scores[1] and scores[0]["baseline_most_frequent_tag"] == 100
 
 
@@ -93,7 +93,7 @@ LABELLED = [
 
 
 def test_a_classifier_is_compared_with_word_counting_models():
-    score = beside(
+    score = score_with(
         label_baselines, LABELLED, [Labelled("good", ("+",)), Labelled("bad bad", ("-",)), Labelled("bad film", ("-",))]
     )
     assert score.measures["baseline_most_frequent_class"] == pytest.approx(100 / 3)
@@ -107,13 +107,13 @@ def test_a_classifier_is_compared_with_word_counting_models():
 
 def test_both_of_two_texts_are_read():
     train = [Labelled("x", (label,), second) for label, second in [("yes", "same"), ("no", "other")] * 5]
-    score = beside(label_baselines, train, [Labelled("x", ("no",), "other"), Labelled("x", ("yes",), "same")])
+    score = score_with(label_baselines, train, [Labelled("x", ("no",), "other"), Labelled("x", ("yes",), "same")])
     assert score.measures["baseline_naive_bayes"] == 100 and score.measures["baseline_most_frequent_class"] == 50
 
 
 def test_non_exclusive_labels_are_scored_by_f1():
     train = [Labelled("a b", ("A", "B")), Labelled("a c", ("A",)), Labelled("c c", ())] * 4
-    score = beside(
+    score = score_with(
         several_label_baselines, train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))]
     )
     assert score.measures["baseline_most_frequent_class"] == pytest.approx(
@@ -125,7 +125,7 @@ def test_non_exclusive_labels_are_scored_by_f1():
 
 def test_predictors_of_numbers_are_compared_with_the_mean_and_ridge_regression():
     train = [Labelled(f"a {word}", (number,)) for word, number in [("low", "1"), ("middle", "2"), ("high", "3")] * 5]
-    score = beside(
+    score = score_with(
         number_baselines, train, [Labelled("low", ("0",)), Labelled("high", ("4",)), Labelled("middle", ("2",))]
     )
     assert score.measures["baseline_mean_error"] == pytest.approx((8 / 3) ** 0.5)
@@ -133,12 +133,12 @@ def test_predictors_of_numbers_are_compared_with_the_mean_and_ridge_regression()
     assert score.text.startswith(
         "F1 50.00; the mean has root of the mean squared error 1.633, ridge regression has Pearson "
     )
-    assert beside(number_baselines, [], []) is SCORE
+    assert score_with(number_baselines, [], []) is SCORE
 
 
 def test_tree_classifiers_are_compared_with_bags_of_words():
     trees = [labelled_tree("(+ (+ good) (+ film))"), labelled_tree("(- (- bad) (+ film))")]
-    score = beside(tree_label_baselines, trees * 3, trees)
+    score = score_with(tree_label_baselines, trees * 3, trees)
     assert score.measures["baseline_most_frequent_class"] == 50 and score.measures["baseline_naive_bayes"] == 100
 
 
@@ -165,16 +165,16 @@ def test_tree_classifiers_are_compared_with_bags_of_words():
 )
 def test_a_task_has_the_baselines_of_its_predictions(recipe, settings, train, measure):
     task = config_of(recipe, ["data.train=x", *settings]).task
-    score = Baselines(TASKS[task.name].baselines, task, lambda: train).beside(SCORE, train)
+    score = Baselines(TASKS[task.name].baselines, task, lambda: train).add_to(SCORE, train)
     assert measure in score.measures
 
 
 def test_slow_baselines_are_left_out(monkeypatch):
     examples = [Labelled("good", ("+",))]
     monkeypatch.setattr(labels, "MOST_WORK", 20)
-    assert "baseline_softmax_regression" not in beside(label_baselines, LABELLED, examples).measures
+    assert "baseline_softmax_regression" not in score_with(label_baselines, LABELLED, examples).measures
     monkeypatch.setattr(labels, "MOST_CHARACTERS", 20)
-    assert [name for name in beside(label_baselines, LABELLED, examples).measures if "baseline" in name] == [
+    assert [name for name in score_with(label_baselines, LABELLED, examples).measures if "baseline" in name] == [
         "baseline_most_frequent_class"
     ]
 
@@ -190,12 +190,14 @@ def test_a_too_long_text_is_not_encoded_to_measure_it():
     def encode():
         raise AssertionError("it was encoded")
 
-    assert beside(text_baselines, KnownText([piece, piece, "x"], encode, 4), None) is SCORE
+    assert score_with(text_baselines, KnownText([piece, piece, "x"], encode, 4), None) is SCORE
 
 
 def test_a_language_model_is_compared_with_n_grams_over_its_tokens():
     tokens = np.array([0, 1, 2] * 30, dtype=np.uint16)
-    score = beside(text_baselines, known_text(TokenFile(tokens, 90, 89, 0)), known_text(TokenFile(tokens[:5], 5, 4, 0)))
+    score = score_with(
+        text_baselines, known_text(TokenFile(tokens, 90, 89, 0)), known_text(TokenFile(tokens[:5], 5, 4, 0))
+    )
     assert score.measures["baseline_kneser_ney"] == pytest.approx(np.exp(score.measures["baseline_kneser_ney_loss"]))
     expected = -fit_kneser_ney([tokens], 4, 5).log_probs([0, 1, 2, 0, 1])[1:].mean()  # nothing predicts the first
     assert score.measures["baseline_kneser_ney_loss"] == pytest.approx(expected)
@@ -212,7 +214,7 @@ def test_baselines_are_fitted_once(monkeypatch):
         return LABELLED
 
     baselines = Baselines(label_baselines, None, train)
-    scores = [baselines.beside(SCORE, [example]) for example in LABELLED[:2]]
+    scores = [baselines.add_to(SCORE, [example]) for example in LABELLED[:2]]
     assert reads["train"] == 1 and len(baselines.fitted) == 3
     assert scores[0].measures == scores[1].measures
 
@@ -220,5 +222,5 @@ def test_baselines_are_fitted_once(monkeypatch):
 def test_interruption_is_checked_between_two_baselines():
     answers = iter([False, True])
     baselines = Baselines(label_baselines, None, lambda: LABELLED)
-    assert baselines.beside(SCORE, LABELLED, lambda: next(answers)) is None
+    assert baselines.add_to(SCORE, LABELLED, lambda: next(answers)) is None
     assert len(baselines.fitted) == 2

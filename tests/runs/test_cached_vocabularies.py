@@ -5,7 +5,7 @@ import pytest
 from clew.data.files import measures
 from clew.recipes.resolving import config_of
 from clew.runs import tokenizers
-from clew.runs.kept_vocabularies import kept_vocabularies
+from clew.runs.cached_vocabularies import cached_vocabularies
 from clew.training.problems import prepare_problem
 
 SMALL = [
@@ -77,7 +77,7 @@ def test_a_run_with_the_tokenizer_of_another_caches_none(tmp_path, training_call
     config = config_of("text-gpt", SMALL)
     transferred = config.model_copy(update={"transfer": config.transfer.model_copy(update={"source": "elsewhere"})})
     for _ in range(2):
-        kept_vocabularies(
+        cached_vocabularies(
             transferred,
             "a text",
             lambda: {"tokenizer": tokenizers.train_tokenizer(config.text, ["a text to train on"])},
