@@ -15,9 +15,12 @@ _logged: set[str] = set()
 
 
 def results_of(walked: tuple[Tensor, State], real: Tensor | None, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return y at real positions, the state, and the gradients of a weighted sum of both with respect to `inputs`."""
+    """Return y at real positions, the state, and the gradients of a weighted sum of both with respect to `inputs`, if
+    any."""
     y, state = walked
     outputs = [y if real is None else torch.where(real[..., None], y, 0.0), *leaves(state)]
+    if not inputs:
+        return outputs
     weights = [
         torch.linspace(-1, 1, each.numel(), dtype=each.dtype, device=each.device).view_as(each) for each in outputs
     ]

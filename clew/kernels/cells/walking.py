@@ -38,7 +38,7 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
     otherwise record and repeat it."""
     if x.shape[1] < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
         return False
-    if not (states := leaves(state)):
+    if not len(x) or not (states := leaves(state)):
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False  # torch.func does not use the backward pass of a walk
@@ -82,10 +82,11 @@ def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tup
 
 
 def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State, is_native: bool) -> bool:
-    """Whether a walk over steps of this structure agrees with a loop; the first steps with this structure are
-    compared."""
+    """Whether a walk over steps of this structure agrees with a loop; the first steps with this structure are compared.
+    In inference mode only values are, since inference tensors, such as a weight that `inputs` computed, have no
+    gradient."""
     like = step.states[0]
-    key = step.signature, real is not None, like.dtype, like.device.type, is_native
+    key = step.signature, real is not None, like.dtype, like.device.type, is_native, torch.is_inference_mode_enabled()
     if key not in _agreement:
         if like.is_cuda and torch.cuda.is_current_stream_capturing():
             return True  # values cannot be compared here
@@ -97,18 +98,17 @@ def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, s
 
 
 def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State, is_native: bool) -> bool:
+    with_gradients = not torch.is_inference_mode_enabled()
+
     def part(leaf: Tensor) -> Tensor:
-        return leaf.detach().clone().requires_grad_()  # a copy, since inference tensors have no gradient
+        return leaf.detach().clone().requires_grad_(with_gradients)  # a copy, since it may be an inference tensor
 
     real = None if real is None else real[:, :COMPARED]
-    with hidden_from_checkpoints(), torch.inference_mode(False), torch.enable_grad():
+    with hidden_from_checkpoints(), torch.set_grad_enabled(with_gradients):
         inputs = map_tree(lambda leaf: part(leaf[:, :COMPARED]), inputs, keep=(Fixed,))
         state = map_state(part, state)
-        targets = [
-            *leaves(inputs, keep=(Fixed,)),
-            *leaves(state),
-            *(each for each in cell.parameters() if each.requires_grad),
-        ]
+        weights = [each for each in cell.parameters() if each.requires_grad]
+        targets = [*leaves(inputs, keep=(Fixed,)), *leaves(state), *weights] if with_gradients else []
         looped = results_of(_loop(cell, inputs, real, state), real, targets)
         walked = results_of(walk_written_out(trace_step(cell, inputs, state), real, is_native), real, targets)
     near = torch.finfo(looped[0].dtype).eps ** 0.5

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from clew.core.errors import UserError
@@ -148,6 +149,37 @@ def test_under_autocast_it_is_in_the_weights_own_type():
         y, _ = layer(x)
     assert y.dtype == torch.float32
     torch.testing.assert_close(y, layer(x)[0])
+
+
+def test_a_chunk_without_rows_is_that_of_the_loop():
+    layer, x = Recurrent(Leaky(5, 6)), torch.randn(0, 4, 5)
+    y, after = layer(x)
+    assert y.shape == (0, 4, 6) and after.cell.shape == (0, 6)
+    y.sum().backward()
+    assert all(torch.equal(each.grad, torch.zeros_like(each)) for each in layer.parameters())
+
+
+class Halved(Leaky):
+    """h' = f(x, h) + U h / 2, where `inputs` computes U / 2."""
+
+    def inputs(self, x):
+        return self.input(x), Fixed(self.recurrent.weight / 2)
+
+    def forward(self, inputs, state):
+        hidden = super().forward(inputs[0], state)[1] + F.linear(state, inputs[1].value)
+        return hidden, hidden
+
+
+def test_a_weight_computed_in_inference_mode_is_walked(monkeypatch):
+    monkeypatch.setattr(walking, "_agreement", {})
+    layer, x = Recurrent(Halved(5, 6)), torch.randn(2, 4, 5)
+    with torch.inference_mode():
+        y, _ = layer(x)
+    trained, _ = layer(x)
+    assert type(trained.grad_fn).__name__ == "_WalkBackward"
+    assert [key[-1] for key in walking._agreement] == [True, False] and all(walking._agreement.values())
+    with only_equations():
+        torch.testing.assert_close(torch.stack([y, trained]), layer(x)[0].expand(2, -1, -1, -1))
 
 
 def test_what_needs_no_gradient_gets_none():
