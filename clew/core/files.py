@@ -157,6 +157,11 @@ def cache_folder() -> Path:
     return folder
 
 
+def examples_folder() -> Path:
+    """The folder in the cache for examples that are passed from Python."""
+    return cache_folder().absolute() / "examples"
+
+
 def close_to_others(folder: Path) -> None:
     """Remove the rights of other users from a cache made by an earlier version: from clew's entries, and from the
     folder itself unless it is a shared, home or root folder."""

@@ -12,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 
 from clew.core.errors import UserError, shown
-from clew.core.files import cache_folder, private_folder
+from clew.core.files import examples_folder, private_folder
 from clew.data.caching.stores import HashedFile, keeping
 from clew.data.formats.python_tables import rows_in_memory, rows_of_dicts
 from clew.data.kinds.kind import Kind
@@ -151,7 +151,7 @@ def keep(rows: Iterable[Mapping[str, Any]]) -> Path:
 def keep_file(lines: Iterable[str], suffix: str) -> Path:
     """Write lines to a file in the cache that is named by the hash of its content, and return its path. Lines are
     written as they arrive, so that they are never all in memory."""
-    folder = cache_folder().absolute() / "examples"
+    folder = examples_folder()
     with keeping(folder):
         aside = private_folder(folder) / f"{uuid4().hex}.partial"
     try:

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, named, shortened
-from clew.core.files import LARGEST_WHOLE, cache_folder, create_private, json_hash, private_folder, read_json, read_text
+from clew.core.files import (
+    LARGEST_WHOLE,
+    create_private,
+    examples_folder,
+    json_hash,
+    private_folder,
+    read_json,
+    read_text,
+)
 from clew.core.wording import is_command
 
 CONFIG = "config.json"
@@ -143,7 +151,7 @@ def is_near(path: Path, folder: Path) -> bool:
     target = Path(os.path.realpath(path))
     places = [folder, Path.cwd(), *([Path(os.environ["CLEW_DATA"])] if os.environ.get("CLEW_DATA") else [])]
     roots = [root for root in (Path(os.path.realpath(place)) for place in places) if root != Path(root.anchor)]
-    if target.is_relative_to(os.path.realpath(cache_folder() / "examples")):
+    if target.is_relative_to(os.path.realpath(examples_folder())):
         return True
     return any(
         target.is_relative_to(root) and not any(part.startswith(".") for part in target.relative_to(root).parts)

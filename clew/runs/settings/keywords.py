@@ -2,6 +2,7 @@
 are rewritten in the same notation."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import STRICT, UserError, did_you_mean, few_of, named, shortened, shown
+from clew.core.files import examples_folder
 from clew.runs.config import Config, every_field, meant_by
 from clew.runs.settings.values import check_depth, parse_assignment
 
@@ -139,7 +141,8 @@ CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 
 def in_python(sentence: str, without: str = "") -> str:
-    """Rewrite a command-line message for a Python caller: settings become keywords, options become arguments."""
+    """Rewrite a command-line message for a Python caller: settings become keywords, options become arguments, and the
+    file of examples passed as `data=` becomes that argument."""
     known = every_field()
 
     def spelt(field: str) -> str:
@@ -159,6 +162,8 @@ def in_python(sentence: str, without: str = "") -> str:
             return match[0]
         return spelt(field) + ("" if value is None else f"={in_quotes(value[1:])}")
 
+    file = rf"{re.escape(str(examples_folder()) + os.sep)}[0-9a-f]{{16}}\.(?:jsonl|txt)(?::([0-9]+))?"
+    sentence = re.sub(file, lambda match: f"data=, example {match[1]}" if match[1] else "data=", sentence)
     sentence = ASSIGNED.sub(assigned, UNKNOWN.sub(whole, sentence))
     return TRAIN.sub(lambda match: f"`clew.train({', '.join([repr(match[1]), *match[2].split()])})`", sentence)
 

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 import clew
 from clew.core.errors import UserError
 from clew.recipes.resolving import config_of
+from clew.runs.in_memory import keep
 from clew.runs.settings.keywords import in_python, python_errors, settings_of
 
 
@@ -135,6 +136,14 @@ def test_mistakes_are_reported(assignments: list[Any], keywords: dict[str, Any],
 )
 def test_messages_of_the_command_line_are_translated_to_python(sentence: str, expected: str) -> None:
     assert in_python(sentence) == expected
+
+
+def test_examples_passed_from_python_are_named_by_their_argument() -> None:
+    examples = keep([{"a": 1}])
+    assert in_python(f"{examples}:1: no column 'text'; name it with data.text=NAME; there are: a") == (
+        "data=, example 1: no column 'text'; name it with data__text=NAME; there are: a"
+    )
+    assert in_python(f"{examples}: no label") == "data=: no label"
 
 
 def test_settings_of_fit_have_no_section() -> None:
