@@ -52,6 +52,11 @@ class Column(NamedTuple):
         """Whether there is one number per row, or one for all rows."""
         return self.whole.dim() == 1 or self.whole.shape[-1] == 1
 
+    def expanded(self, width: int) -> "Column":
+        """Repeat one number per row for all units."""
+        whole = self.whole[:, None] if self.whole.dim() == 1 else self.whole
+        return self._replace(whole=whole.expand(*whole.shape[:-1], width))
+
 
 class Array(ctypes.Structure):
     """The struct `Array` of `native_prelude.h`."""

@@ -77,14 +77,12 @@ class _Walked:
 
     def called(self, instructions: Sequence[Instruction]) -> Steps:
         """Return steps of torch operations."""
-        calls = [
-            (
-                function,
-                [self.column(each).steps(self.length) for each in arguments],
-                self.column(result).steps(self.length),
-            )
-            for function, arguments, result in instructions
-        ]
+        calls = []
+        for function, arguments, result in instructions:
+            columns, target = [self.column(each) for each in arguments], self.column(result)
+            if all(each.is_row for each in columns) and not target.is_row:  # `out` would be resized
+                columns[0] = columns[0].expanded(self.width)
+            calls.append((function, [each.steps(self.length) for each in columns], target.steps(self.length)))
 
         def step(t: int) -> None:
             for function, arguments, result in calls:
@@ -180,7 +178,7 @@ class _Ahead(_Walked):
         self.columns |= {node: Column(whole) for node, whole in self.sums.items()}
         results = {instruction.result for instruction in plan.ahead}
         for place, (node, state) in enumerate(zip(plan.carried, self.states, strict=True)):
-            if node in results and plan.carried.index(node) == place:
+            if node in results and node not in plan.is_row and plan.carried.index(node) == place:
                 self.columns[node] = Column(state, 1)
             else:
                 self.copies.append((node, Column(state, 1)))

@@ -175,6 +175,27 @@ class Straight(Cell):
         return torch.tanh(state) * torch.sigmoid(inputs), torch.addmm(inputs, state, self.recurrent)
 
 
+class Averaged(Cell):
+    """h' = tanh(W x - mean(U h)), c' = tanh(mean(W x + c)) in all units: products and a state that only means read."""
+
+    def __init__(self, input_dim: int, dim: int):
+        super().__init__(input_dim, dim)
+        self.input = nn.Linear(input_dim, dim)
+        self.recurrent = nn.Linear(dim, dim, bias=False)
+
+    def initial_state(self, batch_size, memory=None, *, like):
+        return like.new_zeros(batch_size, self.dim), like.new_zeros(batch_size, self.dim)
+
+    def inputs(self, x):
+        return self.input(x)
+
+    def forward(self, inputs, state):
+        hidden, mean = state
+        new = torch.tanh(inputs - self.recurrent(hidden).mean(-1, keepdim=True))
+        return new + mean, (new, torch.zeros_like(mean) + torch.tanh((inputs + mean).mean(-1, keepdim=True)))
+
+
 OWN = {
-    cell.__name__: cell for cell in (Leaky, Projecting, Joined, Normed, RowMasked, Clipped, Shared, Diagonal, Straight)
+    cell.__name__: cell
+    for cell in (Leaky, Projecting, Joined, Normed, RowMasked, Clipped, Shared, Diagonal, Straight, Averaged)
 }
