@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,25 +120,10 @@ def compiled(text: str) -> Any:
     command = compiler()
     if command is None:
         return None
-    function, reason = None, ""
-    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
-        source, library = Path(folder, "step.c"), Path(folder, "step.so")
-        source.write_text(text, encoding="utf-8")
-        for flags in ([*FLAGS, THREADS], FLAGS) if shares_threads() else (FLAGS,):
-            try:
-                subprocess.run(
-                    [*command, *flags, "-o", str(library), str(source), "-lm"],
-                    check=True,
-                    capture_output=True,
-                    timeout=SECONDS,
-                    text=True,
-                    errors="replace",
-                )
-                function = ctypes.CDLL(str(library)).step
-                break
-            except (OSError, subprocess.SubprocessError) as error:
-                reason = str(getattr(error, "stderr", None) or error).strip().split("\n")[0]
-    if function is None:
+    try:
+        function = built(command, text)
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = str(getattr(error, "stderr", None) or error).strip().split("\n")[0]
         log_once(logging.DEBUG, f"steps of cells run without compiled C: {reason}")
         return None
     sizes = ctypes.c_longlong
@@ -145,6 +131,29 @@ def compiled(text: str) -> Any:
     function.restype = None
     log_once(logging.DEBUG, f"steps of cells run in C, compiled by {command[0]}")
     return function
+
+
+def built(command: Sequence[str], text: str) -> Any:
+    """Compile and load the function `step`, with threads if the compiler has them."""
+    with tempfile.TemporaryDirectory(prefix="clew-") as folder:
+        source, library = Path(folder, "step.c"), Path(folder, "step.so")
+        source.write_text(text, encoding="utf-8")
+
+        def with_flags(*flags: str) -> Any:
+            subprocess.run(
+                [*command, *flags, "-o", str(library), str(source), "-lm"],
+                check=True,
+                capture_output=True,
+                timeout=SECONDS,
+                text=True,
+                errors="replace",
+            )
+            return ctypes.CDLL(str(library)).step
+
+        if shares_threads():
+            with suppress(OSError, subprocess.SubprocessError):
+                return with_flags(*FLAGS, THREADS)
+        return with_flags(*FLAGS)
 
 
 @cache
@@ -160,7 +169,10 @@ def compiler() -> tuple[str, ...] | None:
     if os.name == "nt":
         return None
     for command in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
-        words = tuple(shlex.split(command))
+        try:
+            words = tuple(shlex.split(command))
+        except ValueError:  # a quotation mark without its partner
+            continue
         if words and shutil.which(words[0]):
             return words
     return None

@@ -1,6 +1,7 @@
 """Steps compiled as C against the equation under autograd, in float64."""
 
 import copy
+import errno
 import logging
 import math
 
@@ -130,6 +131,26 @@ def test_a_compiler_that_fails_leaves_torch_operations(command, monkeypatch, cap
     finally:
         native.compiler.cache_clear()
         compiled.cache_clear()
+
+
+def test_a_temporary_folder_that_cannot_be_written_leaves_torch_operations(monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(native.tempfile, "TemporaryDirectory", full)
+    assert compiled("// never compiled before") is None
+
+
+def test_a_compiler_whose_name_cannot_be_read_is_passed_over(monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    native.compiler.cache_clear()
+    try:
+        usual = native.compiler()
+        native.compiler.cache_clear()
+        monkeypatch.setenv("CC", "gcc 'half a quotation")
+        assert native.compiler() == usual
+    finally:
+        native.compiler.cache_clear()
 
 
 def test_without_a_compiler_nothing_is_compiled(monkeypatch):
