@@ -148,8 +148,8 @@ def read_json(path: Path) -> Any:
 def cache_folder() -> Path:
     """Return the folder of encoded texts: CLEW_CACHE, or the user's cache folder. Private, since it holds the user's
     texts."""
-    if "CLEW_CACHE" in os.environ:
-        folder = Path(os.environ["CLEW_CACHE"])
+    if own := os.environ.get("CLEW_CACHE"):
+        folder = Path(own)
     else:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clew"
     with suppress(OSError):
@@ -164,22 +164,27 @@ def examples_folder() -> Path:
 
 def close_to_others(folder: Path) -> None:
     """Remove the rights of other users from a cache made by an earlier version: from clew's entries, and from the
-    folder itself unless it is a shared, home or root folder."""
+    folder itself unless it is shared or has other entries."""
     if os.name == "nt" or not folder.is_dir():
         return
     status = folder.stat()
     if status.st_uid != os.getuid() or not status.st_mode & 0o077:
         return
-    for entry in (path for path in folder.iterdir() if CACHED.fullmatch(path.name) and not path.is_symlink()):
+    entries = list(folder.iterdir())
+    for entry in (path for path in entries if CACHED.fullmatch(path.name) and not path.is_symlink()):
         for path in [entry, *entry.rglob("*")]:
             if not path.is_symlink():
                 path.chmod(0o700 if path.is_dir() else 0o600)
-    if not status.st_mode & stat.S_ISVTX and folder.resolve() not in (Path.home(), Path("/")):
+    if not status.st_mode & stat.S_ISVTX and all(is_own_entry(path.name) for path in entries):
         folder.chmod(0o700)
 
 
-CACHED = re.compile(r"[0-9a-f]{16,}(\..*)?|measures|examples")
-"""Names of cache entries."""
+CACHED = re.compile(r"[0-9a-f]{16,}(\..*)?|measures|examples|streams|.*\.partial-rows")
+"""Names of cache entries that hold texts."""
+
+
+def is_own_entry(name: str) -> bool:
+    return name == "compiled" or CACHED.fullmatch(name) is not None
 
 
 def private_folder(folder: Path) -> Path:

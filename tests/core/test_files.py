@@ -121,6 +121,21 @@ def test_an_existing_cache_is_made_private_and_nothing_else_is(tmp_path: Path, m
     }
 
 
+def test_a_folder_with_other_entries_keeps_its_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project").chmod(0o755)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "project"))
+    (tmp_path / "project" / "notes.txt").write_text("theirs")
+    cache_folder()
+    assert modes(tmp_path / "project") & {0o755}
+
+
+def test_an_empty_variable_is_not_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEW_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "clew"
+
+
 def test_a_shared_folder_stays_open_but_clews_files_in_it_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
