@@ -144,7 +144,7 @@ def disks() -> list[dict[str, Any]]:
                 "for": purpose,
                 "folder": str(existing),
                 "free": shutil.disk_usage(existing).free,
-                "writable": os.access(existing, os.W_OK),
+                "writable": existing.is_dir() and os.access(existing, os.W_OK),
             }
         )
     return places

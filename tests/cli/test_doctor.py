@@ -57,5 +57,12 @@ def test_a_nearly_full_disk_is_reported(clew: Clew, monkeypatch: pytest.MonkeyPa
     assert result.status == 0 and "1.0 MB free" in result.out and "choose another folder with --out" in result.out
 
 
+def test_a_file_in_place_of_the_cache_is_reported(clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "file" / "cache"))
+    out = clew("doctor").out
+    assert f"permission to write to {tmp_path / 'file'}" in out and "set CLEW_CACHE to another folder" in out
+
+
 def test_versions_are_compared_as_numbers() -> None:
     assert doctor.numbers("2.9.1") < doctor.numbers("2.13.0+cu130") == (2, 13, 0)
