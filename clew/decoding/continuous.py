@@ -1,6 +1,6 @@
 """Continuous batching: rows join and leave a batch while it runs. Knows no model, no text and no server.
 
-    join(wanted) -> row,   advance() -> what was written,   leave(row)
+    join(request) -> row,   advance() -> what was written,   leave(row)
 
 A row first reads its prompt, except the last token, apart from the batch and one chunk at a time, so that a long prompt
 delays no other row. Then it gets a slot in the running batch. A step of the batch reads one token of every row and
@@ -71,7 +71,7 @@ DRAWN = 16
 """Random numbers that a row draws at a time."""
 
 
-class Wanted(NamedTuple):
+class RowRequest(NamedTuple):
     """A request: the prompt, the most new tokens, the end tokens, and how the row chooses."""
 
     prompt: Sequence[int]
@@ -120,9 +120,9 @@ class Row:
     """A request in progress. `tokens` holds the prompt and the output; those from `begins` + `position` on are not read
     yet."""
 
-    def __init__(self, wanted: Wanted):
-        self.wanted = wanted
-        self.tokens = list(wanted.prompt)
+    def __init__(self, request: RowRequest):
+        self.request = request
+        self.tokens = list(request.prompt)
         self.begins = 0
         """Start of the window that the model sees."""
         self.position = 0
@@ -133,12 +133,12 @@ class Row:
         self.turn = 0
         self.digests: list[bytes] | None = None
         self.overwritten: list[Overwritten] = []
-        self.generator = None if wanted.choice.is_greedy else row_generator(wanted.seed, wanted.number)
+        self.generator = None if request.choice.is_greedy else row_generator(request.seed, request.number)
         self.drawn: list[float] = []
 
     @property
     def num_new(self) -> int:
-        return len(self.tokens) - len(self.wanted.prompt)
+        return len(self.tokens) - len(self.request.prompt)
 
     @property
     def left(self) -> int:
@@ -233,18 +233,20 @@ class Continuous:
     def num_rows(self) -> int:
         return len(self.waiting) + sum(row is not None for row in self.slots)
 
-    def join(self, wanted: Wanted) -> Row:
+    def join(self, request: RowRequest) -> Row:
         """Add a row, which takes part from the next `advance` on."""
-        check_max_new(wanted.max_new)
-        check_choice(wanted.choice)
-        if not len(wanted.prompt):
+        check_max_new(request.max_new)
+        check_choice(request.choice)
+        if not len(request.prompt):
             raise UserError("the prompt is empty; a row needs at least one token, such as the start token")
         vocabulary = self.stepper.vocabulary
-        if not 0 <= min(wanted.prompt) <= max(wanted.prompt) < vocabulary:
+        if not 0 <= min(request.prompt) <= max(request.prompt) < vocabulary:
             raise UserError(f"the prompt has a token outside of the vocabulary, which has {vocabulary}: 0 and up")
-        if self.limit is not None and len(wanted.prompt) > self.limit:
-            raise UserError(f"the prompt has {len(wanted.prompt)} tokens, and the model takes {self.limit}; shorten it")
-        row = Row(wanted)
+        if self.limit is not None and len(request.prompt) > self.limit:
+            raise UserError(
+                f"the prompt has {len(request.prompt)} tokens, and the model takes {self.limit}; shorten it"
+            )
+        row = Row(request)
         self.waiting.append(row)
         return row
 
@@ -415,7 +417,7 @@ class Continuous:
             row.turn = 0
         kinds = self.kinds
         for row in joining:
-            kinds |= choice_kinds(row.wanted.choice)
+            kinds |= choice_kinds(row.request.choice)
         self._fit(len(rows), max(row.position for row in rows) + 1, kinds)
         if not joining:
             return
@@ -428,7 +430,7 @@ class Continuous:
         frame: Frame = self.running.frame
         slots = self._numbers([row.slot for row in joining if row.slot is not None])
         frame.tokens.index_copy_(0, slots, torch.tensor([row.tokens[-1] for row in joining], device=self.device))
-        put_rows(frame.choices, slots, stack_choices([row.wanted.choice for row in joining], self.device))
+        put_rows(frame.choices, slots, stack_choices([row.request.choice for row in joining], self.device))
         new = [row for row in joining if row.part is None]
         if new:
             self._empty([row.slot for row in new if row.slot is not None], frame)
@@ -456,7 +458,9 @@ class Continuous:
 
     def _rebuild(self, rows: int, room: int, kinds: Kinds) -> None:
         occupied = [row for row in self.slots if row is not None]
-        choices = stack_choices([row.wanted.choice for row in occupied] + [PLAIN] * (rows - len(occupied)), self.device)
+        choices = stack_choices(
+            [row.request.choice for row in occupied] + [PLAIN] * (rows - len(occupied)), self.device
+        )
         tokens = torch.tensor([row.tokens[-1] for row in occupied] + [0] * (rows - len(occupied)), device=self.device)
         frame = Frame(tokens, choices, map_tree(torch.clone, self.stepper.initial_state(rows, room)))
         if occupied:
@@ -490,7 +494,7 @@ class Continuous:
         if not rows or self.running is None:
             return []
         looks = max(looks_every(self.device), LOOKS_EVERY if len(rows) >= MANY else 1)
-        count = min(looks, max(row.wanted.max_new - row.num_new for row in rows))
+        count = min(looks, max(row.request.max_new - row.num_new for row in rows))
         if self.limit is not None:
             count = min(count, self.limit - max(row.position for row in rows))
         if self.has_room and max(row.position for row in rows) + count > self.room:
@@ -533,13 +537,13 @@ class Continuous:
         tokens_by_rank: list[list[int]] | None = None,
     ) -> Written:
         """Return the output of a row in a block of steps, up to its end."""
-        wanted = row.wanted
+        request = row.request
         count, ended, error = len(tokens), None, None
-        if (left := wanted.max_new - row.num_new) <= count:
+        if (left := request.max_new - row.num_new) <= count:
             count, ended = left, "length"
         if (
-            wanted.ends
-            and (place := next((place for place in range(count) if tokens[place] in wanted.ends), None)) is not None
+            request.ends
+            and (place := next((place for place in range(count) if tokens[place] in request.ends), None)) is not None
         ):
             count, ended = place + 1, "end"
         if not sum(log_probs[:count]) > -math.inf:
@@ -550,7 +554,7 @@ class Continuous:
             )
         row.tokens += tokens[:count]
         alternatives: list[list[tuple[int, float]]] = []
-        if (most := wanted.choice.alternatives) and log_probs_by_rank is not None and tokens_by_rank is not None:
+        if (most := request.choice.alternatives) and log_probs_by_rank is not None and tokens_by_rank is not None:
             alternatives = [
                 list(zip(tokens_by_rank[place], log_probs_by_rank[place], strict=True))[:most] for place in range(count)
             ]

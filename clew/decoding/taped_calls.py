@@ -75,8 +75,8 @@ class TapedCalls:
 
 
 def read_chunk(stepper: Stepper, length: int, state: State, fed: Tensor | None) -> tuple[State, tuple[Tensor]]:
-    """Read a chunk; `fed` (rows, length + places) holds the tokens, followed by the wanted positions unless all are
-    wanted."""
+    """Read a chunk; `fed` (rows, length + places) holds the tokens, followed by the positions to score unless all are
+    scored."""
     assert fed is not None
     tokens, at = (fed, None) if fed.shape[1] == length else (fed[:, :length], fed[:, length:])
     log_probs, state = read_at(stepper, tokens, None, state, at)

@@ -15,7 +15,7 @@ from contextlib import aclosing, suppress
 from typing import Any, NamedTuple, Protocol
 
 from clew.core.errors import UserError
-from clew.decoding.continuous import Continuous, Row, Wanted, Written
+from clew.decoding.continuous import Continuous, Row, RowRequest, Written
 from clew.serving.calls import Call
 from clew.serving.worker import Busy, Ended, Late, Worker, as_exception
 from clew.tasks.use import Growing, Joining
@@ -51,7 +51,7 @@ class RequestRows(Protocol):
         """The approximate length of a row's prompt in characters."""
         ...
 
-    def wanted(self, place: int) -> Wanted: ...
+    def row_request(self, place: int) -> RowRequest: ...
 
     def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
         """Take new output. Return what to pass on, or None, and the rows that are complete before their own end."""
@@ -267,7 +267,7 @@ class Writer:
 
     def _admit_row(self, request: OpenRequest) -> None:
         try:
-            row = self.batch.join(request.source.wanted(request.num_joined))
+            row = self.batch.join(request.source.row_request(request.num_joined))
         except Ended:
             raise
         except BaseException as error:
@@ -363,10 +363,10 @@ class Answers:
     def size(self, place: int) -> int:
         return len(self.prompts[place])
 
-    def wanted(self, place: int) -> Wanted:
+    def row_request(self, place: int) -> RowRequest:
         number = place // self.call.samples + 1 if self.count > self.call.samples else None
         tokens = self.joining.tokens(self.task, self.prompts[place], number)
-        return self.joining.wanted(self.task, tokens, self.call.options, place + 1)
+        return self.joining.request(self.task, tokens, self.call.options, place + 1)
 
     def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
         for place, written in outputs:
@@ -387,11 +387,11 @@ class Pieces(Answers):
 
     text_so_far: Growing
 
-    def wanted(self, place: int) -> Wanted:
+    def row_request(self, place: int) -> RowRequest:
         self.text_so_far = self.joining.growing(self.task, self.prompts[place])
-        wanted = super().wanted(place)
+        row_request = super().row_request(place)
         self.writer.observe(self.call, self.call.rows, None, 0)
-        return wanted
+        return row_request
 
     def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
         [(_, written)] = outputs

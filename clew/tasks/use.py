@@ -14,7 +14,7 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.core.wording import argument_name
-from clew.decoding.continuous import Continuous, Wanted
+from clew.decoding.continuous import Continuous, RowRequest
 from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of
@@ -149,8 +149,8 @@ class Joining(Generic[R, A]):
     tokens: Callable[[Any, str | Sequence[int], int | None], list[int]]
     """`tokens(task, prompt, number)`: the tokens that the model reads. Raises UserError for a prompt it cannot read;
     the message names the prompt by its number, if it has one."""
-    wanted: Callable[[Any, Sequence[int], Any, int], Wanted]
-    """`wanted(task, tokens, options, number)`: what to generate after the prompt."""
+    request: Callable[[Any, Sequence[int], Any, int], RowRequest]
+    """`request(task, tokens, options, number)`: what to generate after the prompt."""
     growing: Callable[[Any, str | Sequence[int]], Growing]
     """`growing(task, prompt)`: the text after a prompt, token by token."""
     answer: Callable[[Any, R, Sequence[int], float], A]

@@ -9,7 +9,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.decoding.choosing import Choice
-from clew.decoding.continuous import CHUNK, JOINS_EVERY, MANY, TURN, Continuous, Row, Wanted
+from clew.decoding.continuous import CHUNK, JOINS_EVERY, MANY, TURN, Continuous, Row, RowRequest
 from clew.decoding.engine import forget_graphs
 from clew.decoding.filters import with_filters
 from clew.decoding.prefixes import BLOCK_BYTES, ENTRY_BYTES, Prefixes
@@ -77,7 +77,7 @@ class Headless:
         return (hidden @ self.output.T).log_softmax(-1), state
 
 
-def alone(stepper: Stepper, request: Wanted, limit: int | None) -> Sequences:
+def alone(stepper: Stepper, request: RowRequest, limit: int | None) -> Sequences:
     choice = request.choice
     if limit is not None and len(request.prompt) + request.max_new > limit:
         stepper = Sliding(stepper, limit, limit // 2)
@@ -93,7 +93,7 @@ def alone(stepper: Stepper, request: Wanted, limit: int | None) -> Sequences:
     )
 
 
-def random_requests(count: int, seed: int = 0) -> list[Wanted]:
+def random_requests(count: int, seed: int = 0) -> list[RowRequest]:
     """Requests that differ from each other; every third has a shared prefix."""
     rnd = random.Random(seed)
     shared = [rnd.randrange(VOCABULARY) for _ in range(40)]
@@ -103,7 +103,7 @@ def random_requests(count: int, seed: int = 0) -> list[Wanted]:
         prompt = shared[:length] if number % 3 == 0 else [rnd.randrange(VOCABULARY) for _ in range(length)]
         ends = (7,) if number % 2 else ()
         requests.append(
-            Wanted(
+            RowRequest(
                 prompt, rnd.choice([1, 5, 20, 40]), ends, CHOICES[number % len(CHOICES)], seed=number % 4, number=number
             )
         )
@@ -144,7 +144,7 @@ def advanced(batch: Continuous) -> list[One]:
     return tokens_written
 
 
-def written_by(batch: Continuous, coming: list[Wanted], seed: int = 0, most: int = 3) -> list[list[One]]:
+def written_by(batch: Continuous, coming: list[RowRequest], seed: int = 0, most: int = 3) -> list[list[One]]:
     """The tokens of each row, with a few rows joining at a time."""
     rnd, rows, by_row = random.Random(seed), list[Row](), dict[Row, list[One]]()
     waiting = list(coming)
@@ -191,7 +191,7 @@ def test_a_taped_step_generates_the_same() -> None:
 
     task = small_run("lstm").task
     assert isinstance(task, LanguageModel) and task.stepper().signature is not None
-    coming = [Wanted([1 + number % 9, 2], 40, (), Choice(), seed=number) for number in range(4)]
+    coming = [RowRequest([1 + number % 9, 2], 40, (), Choice(), seed=number) for number in range(4)]
     batch = Continuous(task.stepper(), most_rows=4)
     for request, written in zip(coming, written_by(batch, coming, most=4), strict=True):
         assert [each.token for each in written] == alone(task.stepper(), request, None).tokens[0].tolist()
@@ -201,7 +201,7 @@ def test_shared_prefixes_of_prompts_are_read_once() -> None:
     for name in ("lstm", "llama", "windowed"):
         stepper, _ = body_stepper(name)
         shared = [number % VOCABULARY for number in range(64)]
-        coming = [Wanted([*shared, number, 3], 4, (), Choice(is_greedy=True)) for number in range(6)]
+        coming = [RowRequest([*shared, number, 3], 4, (), Choice(is_greedy=True)) for number in range(6)]
         read = {}
         for prefixes in (None, Prefixes(8, 10**7)):
             batch = Continuous(stepper, most_rows=8, prefixes=prefixes)
@@ -219,7 +219,7 @@ def test_prefixes_are_limited_in_bytes_and_the_oldest_are_dropped_first() -> Non
     batch = Continuous(stepper, prefixes=prefixes)
     prompts = [[number] * 33 for number in range(VOCABULARY)]
     for prompt in prompts:
-        written_by(batch, [Wanted(prompt, 1)])
+        written_by(batch, [RowRequest(prompt, 1)])
         assert 0 < prefixes.num_bytes <= prefixes.most_bytes
         entries = prefixes.entries.values()
         slabs = {id(place.slab): place.slab for entry in entries for place in (entry.tensors, *entry.overwritten)}
@@ -230,19 +230,19 @@ def test_prefixes_are_limited_in_bytes_and_the_oldest_are_dropped_first() -> Non
     assert is_kept == sorted(is_kept) and is_kept[-1] and not is_kept[0]
     oldest = prompts[is_kept.index(True)]
     prefixes.find(prefixes.digests(oldest))  # used again, it is no longer the oldest
-    written_by(batch, [Wanted([1, 2] * 17, 1)])
+    written_by(batch, [RowRequest([1, 2] * 17, 1)])
     assert prefixes.find(prefixes.digests(oldest)) is not None
-    written_by(Continuous(stepper, prefixes=(too_small := Prefixes(8, 10))), [Wanted(prompts[0], 1)])
+    written_by(Continuous(stepper, prefixes=(too_small := Prefixes(8, 10))), [RowRequest(prompts[0], 1)])
     assert too_small.num_bytes == 0 and not too_small.entries
 
 
 def test_a_long_row_does_not_hold_up_short_ones() -> None:
     stepper = Recurrent(VOCABULARY, seed=1, positions=4096)
     batch = Continuous(stepper, most_rows=2)
-    long = [batch.join(Wanted([1], 1000)) for _ in range(5)]
+    long = [batch.join(RowRequest([1], 1000)) for _ in range(5)]
     for _ in range(3):
         batch.advance()
-    short = batch.join(Wanted([2], 5))
+    short = batch.join(RowRequest([2], 5))
     tokens_written: list[One] = []
     before = batch.steps
     while not any(each.row is short and each.ended for each in tokens_written):
@@ -256,9 +256,9 @@ def test_a_long_row_does_not_hold_up_short_ones() -> None:
 def test_a_long_prompt_is_read_between_the_steps_of_others() -> None:
     stepper = Recurrent(VOCABULARY, seed=1, positions=10_000)
     batch = Continuous(stepper, most_rows=4)
-    other_row = batch.join(Wanted([1], 400))
+    other_row = batch.join(RowRequest([1], 400))
     batch.advance()
-    reading = batch.join(Wanted([3] * (20 * CHUNK), 1))
+    reading = batch.join(RowRequest([3] * (20 * CHUNK), 1))
     while reading.left:
         before, left = other_row.num_new, reading.left
         batch.advance()
@@ -269,13 +269,13 @@ def test_a_long_prompt_is_read_between_the_steps_of_others() -> None:
 def test_a_row_that_leaves_stops_at_once_and_the_others_continue() -> None:
     stepper, _ = body_stepper("lstm")
     batch = Continuous(stepper, most_rows=4, prefixes=Prefixes(8, 10**6))
-    stays, *leaving = (Wanted([number + 1], 30, seed=5) for number in range(3))
+    stays, *leaving = (RowRequest([number + 1], 30, seed=5) for number in range(3))
     row, first, second = batch.join(stays), batch.join(leaving[0]), batch.join(leaving[1])
     written = advanced(batch)
     batch.leave(first)
     batch.leave(second)
     batch.leave(second)
-    waits = batch.join(Wanted([1] * 30, 3))
+    waits = batch.join(RowRequest([1] * 30, 3))
     batch.leave(waits)
     assert batch.num_rows == 1
     while not batch.is_idle:
@@ -289,7 +289,7 @@ def test_rows_and_positions_of_a_batch_are_powers_of_two() -> None:
     batch = Continuous(stepper, most_rows=16)
     seen = set()
     for number in range(11):
-        batch.join(Wanted([1] * (1 + 12 * number), 10))
+        batch.join(RowRequest([1] * (1 + 12 * number), 10))
     while not batch.is_idle:
         batch.advance()
         if batch.slots:
@@ -301,7 +301,7 @@ def test_a_batch_that_becomes_small_releases_its_slots() -> None:
     stepper, _ = body_stepper("lstm")
     batch = Continuous(stepper, most_rows=16)
     for number in range(16):
-        batch.join(Wanted([1], 300 if number == 0 else 3))
+        batch.join(RowRequest([1], 300 if number == 0 else 3))
     batch.advance()
     assert len(batch.slots) == 16
     while not batch.is_idle and len(batch.slots) == 16:
@@ -312,7 +312,7 @@ def test_a_batch_that_becomes_small_releases_its_slots() -> None:
 
 def test_a_row_without_a_possible_token_fails_and_others_continue() -> None:
     batch = Continuous(Transition([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 0]]), most_rows=4)
-    bad, good = batch.join(Wanted([2], 5)), batch.join(Wanted([1], 5))
+    bad, good = batch.join(RowRequest([2], 5)), batch.join(RowRequest([1], 5))
     tokens_written = []
     while not batch.is_idle:
         tokens_written += advanced(batch)
@@ -323,8 +323,8 @@ def test_a_row_without_a_possible_token_fails_and_others_continue() -> None:
 
 def test_alternatives_are_the_most_probable_tokens_of_the_model_itself() -> None:
     batch = Continuous(Transition([[0.1, 0.6, 0.3]] * 3))
-    row = batch.join(Wanted([0], 2, choice=Choice(top_k=1, alternatives=2)))
-    plain = batch.join(Wanted([0], 2))
+    row = batch.join(RowRequest([0], 2, choice=Choice(top_k=1, alternatives=2)))
+    plain = batch.join(RowRequest([0], 2))
     tokens_written = [*advanced(batch), *advanced(batch)]
     for each in tokens_written:
         if each.row is row:
@@ -342,17 +342,17 @@ def test_alternatives_are_the_most_probable_tokens_of_the_model_itself() -> None
 @pytest.mark.parametrize(
     ("invalid", "sentence"),
     [
-        (Wanted([], 3), "the prompt is empty; a row needs at least one token, such as the start token"),
-        (Wanted([11], 3), "the prompt has a token outside of the vocabulary, which has 11: 0 and up"),
-        (Wanted([1], 0), "max_new (0) must be at least 1"),
-        (Wanted([1] * 9, 3), "the prompt has 9 tokens, and the model takes 8; shorten it"),
-        (Wanted([1], 3, choice=Choice(temperature=0.0)), "temperature (0.0) must be above 0 and finite"),
-        (Wanted([1], 3, choice=Choice(top_k=0)), "top_k (0) must be a whole number of at least 1"),
-        (Wanted([1], 3, choice=Choice(top_p=1.5)), "top_p (1.5) must be above 0 and at most 1"),
-        (Wanted([1], 3, choice=Choice(alternatives=21)), "alternatives (21) must be at least 0 and at most 20"),
+        (RowRequest([], 3), "the prompt is empty; a row needs at least one token, such as the start token"),
+        (RowRequest([11], 3), "the prompt has a token outside of the vocabulary, which has 11: 0 and up"),
+        (RowRequest([1], 0), "max_new (0) must be at least 1"),
+        (RowRequest([1] * 9, 3), "the prompt has 9 tokens, and the model takes 8; shorten it"),
+        (RowRequest([1], 3, choice=Choice(temperature=0.0)), "temperature (0.0) must be above 0 and finite"),
+        (RowRequest([1], 3, choice=Choice(top_k=0)), "top_k (0) must be a whole number of at least 1"),
+        (RowRequest([1], 3, choice=Choice(top_p=1.5)), "top_p (1.5) must be above 0 and at most 1"),
+        (RowRequest([1], 3, choice=Choice(alternatives=21)), "alternatives (21) must be at least 0 and at most 20"),
     ],
 )
-def test_invalid_requests_are_rejected(invalid: Wanted, sentence: str) -> None:
+def test_invalid_requests_are_rejected(invalid: RowRequest, sentence: str) -> None:
     batch = Continuous(Recurrent(VOCABULARY, seed=1), limit=8)
     with pytest.raises(UserError) as error:
         batch.join(invalid)

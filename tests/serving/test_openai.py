@@ -420,9 +420,9 @@ class Letters:
 
 
 def test_text_that_may_begin_a_stop_is_held_back() -> None:
-    from clew.decoding.continuous import Row, Wanted, Written
+    from clew.decoding.continuous import Row, RowRequest, Written
 
-    row = Row(Wanted([0], 9))
+    row = Row(RowRequest([0], 9))
 
     def written(text: str, ended: str | None = None) -> Written:
         return Written(row, [*map(ord, text)], [-1.0] * len(text), [-1.0] * len(text), [], ended)

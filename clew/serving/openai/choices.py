@@ -4,7 +4,7 @@ route."""
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from clew.decoding.continuous import Wanted, Written
+from clew.decoding.continuous import RowRequest, Written
 from clew.serving.calls import Call
 from clew.serving.writing import RowOutput
 from clew.tasks.use import Growing, Joining
@@ -122,14 +122,14 @@ class Choices:
     def size(self, place: int) -> int:
         return len(self.prompt(place)[1])
 
-    def wanted(self, place: int) -> Wanted:
+    def row_request(self, place: int) -> RowRequest:
         number, prompt = self.prompt(place)
         tokens = self.joining.tokens(self.task, prompt, number + 1 if len(self.prompts) > 1 else None)
         if place * len(self.prompts) % self.count == 0:  # the first text of this prompt
             self.num_read += len(tokens)
         self.choices[place] = Choice(self.joining.growing(self.task, prompt), self.stops)
-        wanted = self.joining.wanted(self.task, tokens, self.call.options, place + 1)
-        return wanted._replace(choice=wanted.choice._replace(alternatives=self.alternatives))
+        request = self.joining.request(self.task, tokens, self.call.options, place + 1)
+        return request._replace(choice=request.choice._replace(alternatives=self.alternatives))
 
     def receive(self, outputs: list[RowOutput]) -> tuple[Any, Collection[int]]:
         complete = set()

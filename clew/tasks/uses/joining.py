@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.core.errors import UserError
 from clew.decoding.choosing import Choice
-from clew.decoding.continuous import CHUNK, Continuous, Wanted
+from clew.decoding.continuous import CHUNK, Continuous, RowRequest
 from clew.decoding.filters import with_filters
 from clew.decoding.prefixes import Prefixes
 from clew.tasks.use import Joining, TextRow, WritingOptions
@@ -68,7 +68,7 @@ def checked_tokens(task: "LanguageModel", prompt: Sequence[int]) -> list[int]:
     return tokens
 
 
-def wanted_of(task: "LanguageModel", tokens: Sequence[int], options: WritingOptions, number: int) -> Wanted:
+def request_of(task: "LanguageModel", tokens: Sequence[int], options: WritingOptions, number: int) -> RowRequest:
     choice = Choice(
         options.method == "greedy",
         options.temperature,
@@ -76,7 +76,9 @@ def wanted_of(task: "LanguageModel", tokens: Sequence[int], options: WritingOpti
         options.top_p,
         banned_end(task.tokenizer, options),
     )
-    return Wanted(tokens, options.max_new, tuple(ends_of(task.tokenizer, options)), choice, options.seed, number - 1)
+    return RowRequest(
+        tokens, options.max_new, tuple(ends_of(task.tokenizer, options)), choice, options.seed, number - 1
+    )
 
 
 def answer_of(task: "LanguageModel", row: TextRow, tokens: Sequence[int], log_prob: float) -> list[Generated]:
@@ -88,7 +90,7 @@ JOINING: Joining[TextRow, list[Generated]] = Joining(
     batch=batch_of,
     prompt=lambda row: row.text,
     tokens=tokens_of,
-    wanted=wanted_of,
+    request=request_of,
     growing=lambda task, prompt: Growing(task.tokenizer, prompt),
     answer=answer_of,
 )
