@@ -13,7 +13,7 @@ from clew.core.state import map_tree, select_rows
 from clew.core.types import State, Tree
 from clew.decoding.back_pointers import Ended, histories
 from clew.decoding.beam_step import EarlyStop, Frame, Search
-from clew.decoding.ends import End, check_max_new, end_tokens, num_going_on
+from clew.decoding.ends import End, check_max_new, end_tokens, padded_count
 from clew.decoding.engine import called, calling, repeating, standing_of
 from clew.decoding.looks import looks_every
 from clew.decoding.ranking import LengthForm, Ranking
@@ -122,7 +122,7 @@ def beam_search(
         )
         while left and count:
             if 2 * count <= len(places) and watch is None:
-                rows = _going_on(outputs[0], count)
+                rows = _running_rows(outputs[0], count)
                 frame, places = search.selected(frame, rows), places[rows]
             with repeating(
                 search, frame, steps=left, signature=search.signature, standing=standing, calm=search.calm
@@ -155,9 +155,9 @@ def _show(watch: Callable[[Expansion], None] | None, outputs: tuple[Tensor, ...]
         watch(Expansion(*outputs[1:]))
 
 
-def _going_on(goes_on: Tensor, count: int) -> Tensor:
-    """Select the running sentences, padded to the number that `num_going_on` asks for."""
-    return goes_on.int().argsort(descending=True, stable=True)[: num_going_on(count, goes_on.device)]
+def _running_rows(is_running: Tensor, count: int) -> Tensor:
+    """Select the running sentences, padded to `padded_count`."""
+    return is_running.int().argsort(descending=True, stable=True)[: padded_count(count, is_running.device)]
 
 
 def _written(results: Results, places: Tensor, frame: Frame) -> Results:

@@ -124,11 +124,11 @@ class Search:
         ended = best_of(groups, self.beams)
         may_win = self.may_win(running, running_scores, ended.scores, divisors)
         running = running.masked_fill(~(may_run & may_win), -math.inf)
-        goes_on = running[:, 0] > -math.inf
+        is_running = running[:, 0] > -math.inf
         new = Frame(tokens, running, ended, frame.trail, frame.divisors, frame.limits, step, reorder(frame.state, rows))
         if not self.is_watched:
-            return new, (goes_on,)
-        return new, (goes_on, choices // vocabulary % self.beams, choices % vocabulary, best, scores, kept)
+            return new, (is_running,)
+        return new, (is_running, choices // vocabulary % self.beams, choices % vocabulary, best, scores, kept)
 
     def takes_kernel(self, own: Tensor) -> bool:
         is_plain = self.early_stop is None and not self.ranking.coverage_penalty and not self.is_watched
@@ -143,7 +143,7 @@ class Search:
         new = Frame(
             selection.tokens, selection.running, ended, frame.trail, frame.divisors, frame.limits, selection.step, state
         )
-        return new, (selection.goes_on,)
+        return new, (selection.is_running,)
 
     def candidates(self, own: Tensor, words: Tensor, running: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and choices of the `width` most probable one-token continuations of each sentence,

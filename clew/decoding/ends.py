@@ -27,7 +27,7 @@ def check_max_new(max_new: int) -> None:
         raise UserError(f"max_new ({max_new}) must be at least 1")
 
 
-def num_going_on(running: int, device: torch.device) -> int:
+def padded_count(running: int, device: torch.device) -> int:
     """Number of rows to keep for `running` running ones: on a GPU the next power of two, so that shapes repeat; ended
     rows fill the rest."""
     return 2 ** (running - 1).bit_length() if running and device.type == "cuda" else running

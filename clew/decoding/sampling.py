@@ -17,7 +17,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree, select_rows
 from clew.core.types import State, Tree
-from clew.decoding.ends import End, check_max_new, constant, end_tokens, num_going_on
+from clew.decoding.ends import End, check_max_new, constant, end_tokens, padded_count
 from clew.decoding.engine import Standing, calling, repeating, standing_of
 from clew.decoding.looks import Look, looks_every, one_ahead, sent
 from clew.decoding.stepper import (
@@ -211,8 +211,8 @@ class Walk:
             )
         tokens = torch.where(frame.running, tokens, frame.tokens)
         chosen = log_probs.gather(1, tokens[:, None])[:, 0].masked_fill(~frame.running, 0.0)
-        goes_on = frame.running & (tokens[:, None] != constant(self.ends, tokens.device)).all(1)
-        return Frame(tokens, goes_on, frame.state), Step(tokens, chosen, frame.running)
+        is_running = frame.running & (tokens[:, None] != constant(self.ends, tokens.device)).all(1)
+        return Frame(tokens, is_running, frame.state), Step(tokens, chosen, frame.running)
 
     def __call__(self, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
         # Rows that have ended keep reading: no row depends on another, and a step without a mask is fastest.
@@ -293,12 +293,12 @@ def _until_ended(steps: Step) -> Step:
 
 
 def remaining(running: Tensor, tree: Tree) -> Tensor | None:
-    """Select the rows to continue with if at most half are still running (see `num_going_on`), else None: fewer changes
+    """Select the rows to continue with if at most half are still running (see `padded_count`), else None: fewer changes
     of shape are not worth it. Also None if a leaf of the tree has another number of rows."""
     rows, count = len(running), int(running.sum())
     if 2 * count > rows or any(len(leaf) != rows for leaf in leaves(tree)):
         return None if count else running.nonzero()[:, 0]
-    return running.int().argsort(descending=True, stable=True)[: num_going_on(count, running.device)]
+    return running.int().argsort(descending=True, stable=True)[: padded_count(count, running.device)]
 
 
 def _selected(frame: Frame, rows: Tensor) -> Frame:

@@ -43,7 +43,7 @@ class Selection(NamedTuple):
     running: Tensor  # (sentences, beams) log-probabilities
     ended: Hypotheses
     step: Tensor  # (sentences,)
-    goes_on: Tensor  # (sentences,)
+    is_running: Tensor  # (sentences,)
 
 
 def supports_beam_selection(own: Tensor, width: int) -> bool:
@@ -84,17 +84,17 @@ def beam_selection(
     rows, tokens = torch.empty(2, sentences * beams, dtype=torch.long, device=own.device).unbind(0)
     logs, scores, left = torch.empty(3, sentences, beams, dtype=torch.float32, device=own.device).unbind(0)
     lengths, choices = torch.empty(2, sentences, beams, dtype=torch.long, device=own.device).unbind(0)
-    after, goes_on = torch.empty_like(step), torch.empty(sentences, dtype=torch.bool, device=own.device)
+    after, is_running = torch.empty_like(step), torch.empty(sentences, dtype=torch.bool, device=own.device)
     assert trail.is_contiguous() and divisors.is_contiguous() and limits.is_contiguous() and step.is_contiguous()
     _select[(sentences,)](
         *inputs, trail, divisors, limits, step, ends if len(ends) else words,
-        rows, tokens, left, scores, logs, lengths, choices, after, goes_on,
+        rows, tokens, left, scores, logs, lengths, choices, after, is_running,
         trail.shape[1], vocabulary, n_best,
         BEAMS=beams, OWN=k, WIDTH=width, ENDS=len(ends),
         CANDIDATES=triton.next_power_of_2(beams * k), W=triton.next_power_of_2(width), B=triton.next_power_of_2(beams),
         T=triton.next_power_of_2(2 * beams + width), num_warps=1 if beams * k <= 64 else 4, **launching(),
     )  # fmt: skip
-    return Selection(rows, tokens, left, Hypotheses(scores, logs, lengths, choices), after, goes_on)
+    return Selection(rows, tokens, left, Hypotheses(scores, logs, lengths, choices), after, is_running)
 
 
 if triton is not None:
@@ -112,7 +112,7 @@ if triton is not None:
     @triton.jit
     def _select(
         own, words, running, old_scores, old_logs, old_lengths, old_choices, trail, divisors, limits, step, ends,
-        rows, tokens, left, scores, logs, lengths, choices, after, goes_on,
+        rows, tokens, left, scores, logs, lengths, choices, after, is_running,
         longest, vocabulary, n_best,
         BEAMS: tl.constexpr, OWN: tl.constexpr, WIDTH: tl.constexpr, ENDS: tl.constexpr,
         CANDIDATES: tl.constexpr, W: tl.constexpr, B: tl.constexpr, T: tl.constexpr, AHEAD: tl.constexpr,
@@ -185,4 +185,4 @@ if triton is not None:
         goes = may_run & may_win
         tl.store(left + at, tl.where(goes, on, float("-inf")), mask=is_beam)
         tl.store(after + sentence, now + 1)
-        tl.store(goes_on + sentence, goes & (first > float("-inf")))
+        tl.store(is_running + sentence, goes & (first > float("-inf")))

@@ -14,7 +14,7 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
-from clew.decoding.ends import num_going_on
+from clew.decoding.ends import padded_count
 from clew.decoding.engine import called, calling, facts_of, forget_graphs, models_of, outline, repeating, standing_of
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
@@ -553,8 +553,8 @@ def test_a_recorded_model_runs_eagerly(monkeypatch):
 
 def test_on_a_gpu_a_power_of_two_of_rows_continues():
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert [num_going_on(count, gpu) for count in range(10)] == [0, 1, 2, 4, 4, 8, 8, 8, 8, 16]
-    assert [num_going_on(count, cpu) for count in range(10)] == list(range(10))
+    assert [padded_count(count, gpu) for count in range(10)] == [0, 1, 2, 4, 4, 8, 8, 8, 8, 16]
+    assert [padded_count(count, cpu) for count in range(10)] == list(range(10))
 
 
 @on_gpu

@@ -161,9 +161,9 @@ def test_a_step_in_one_kernel_chooses_the_same_as_its_equations(
         state = (torch.arange(sentences * beams, device=device)[:, None],)
         steps = [search.begin(table[0].flatten(0, 1), state, limits, longest)]
         for log_probs in table.log_softmax(-1):
-            frame, (goes_on,) = search.expand(log_probs.nan_to_num(nan=-torch.inf), steps[-1])
+            frame, (is_running,) = search.expand(log_probs.nan_to_num(nan=-torch.inf), steps[-1])
             steps.append(frame._replace(trail=frame.trail.clone()))
-            outcomes.append(goes_on.tolist())
+            outcomes.append(is_running.tolist())
         return steps
 
     outcomes: list[list[bool]] = []

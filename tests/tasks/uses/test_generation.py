@@ -103,8 +103,8 @@ def test_a_subword_model_stops_at_its_end_token_by_default() -> None:
         task.output_bias[task.tokenizer.end] = 100.0
     stopped = generate(task, ["a ball"], DecodingConfig(method="greedy", max_new=8))[0]
     assert (stopped.tokens, stopped.text) == ([], "")
-    going_on = generate(task, ["a ball"], DecodingConfig(method="greedy", max_new=8, stop=False))[0]
-    assert len(going_on.tokens) == 8 and task.tokenizer.end not in going_on.tokens
+    unstopped = generate(task, ["a ball"], DecodingConfig(method="greedy", max_new=8, stop=False))[0]
+    assert len(unstopped.tokens) == 8 and task.tokenizer.end not in unstopped.tokens
 
 
 def test_pieces_wait_until_a_character_is_whole() -> None:
