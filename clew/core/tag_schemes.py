@@ -147,12 +147,12 @@ def may_follow(before: str, tag: str, scheme: str) -> bool:
     (prefix_before, label_before), (prefix, label) = tag_parts(before), tag_parts(tag)
     if prefix not in SCHEMES[scheme]:
         return False
-    goes_on = prefix_before in "BI" and label_before == label
+    continues = prefix_before in "BI" and label_before == label
     if scheme == "iob1":
-        return goes_on or prefix != "B"
+        return continues or prefix != "B"
     if scheme == "iob2":
-        return goes_on or prefix != "I"
-    return goes_on if prefix in "IE" else prefix_before not in "BI"
+        return continues or prefix != "I"
+    return continues if prefix in "IE" else prefix_before not in "BI"
 
 
 def tag_parts(tag: str) -> tuple[str, str]:

@@ -133,8 +133,8 @@ def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
     for row, column in np.argwhere(np.isnan(values)) if not layout.is_raster else ():
         axis.text(column, row, heatmap.NONE, ha="center", va="center", fontsize=7.6, color=LIGHT["deep"])
     names = heatmap.axis_names(part, layout.left, layout.top, width, height)
-    goes_on, below = heatmap.goes_beyond(values, high), field.bottom + 14
-    key = heatmap.key(layout.left, below, low, high, part.diverging, goes_on=goes_on, unit=part.unit)
+    is_open, below = heatmap.exceeds_scale(values, high), field.bottom + 14
+    key = heatmap.key(layout.left, below, low, high, part.diverging, is_open=is_open, unit=part.unit)
     return [*names, *key, *heatmap.measured(part, layout.left, below)]
 
 

@@ -130,7 +130,9 @@ def heatmap(part: Heatmap) -> Picture:
     )
     shapes = [*draw_below(part.backdrop, left, top, width, height), *shapes]
     shapes += frame(layout) + names(layout) + axis_names(part, left, top, width, height)
-    shapes += key(left, top + height + 14, low, high, part.diverging, goes_on=goes_beyond(values, high), unit=part.unit)
+    shapes += key(
+        left, top + height + 14, low, high, part.diverging, is_open=exceeds_scale(values, high), unit=part.unit
+    )
     shapes += measured(part, left, top + height + 14)
     size = f"{len(layout.rows)} rows, {len(layout.columns)} columns"
     about = (
@@ -307,7 +309,7 @@ def axis_names(part: Heatmap, left: float, top: float, width: float, height: flo
     return labels
 
 
-def goes_beyond(values: np.ndarray, high: float) -> bool:
+def exceeds_scale(values: np.ndarray, high: float) -> bool:
     """Whether a value exceeds the one at full colour."""
     return bool(np.any(values[np.isfinite(values)] > high + 1e-6 * abs(high)))
 
@@ -320,10 +322,10 @@ def key(
     diverging: bool,
     strength: float = 1.0,
     *,
-    goes_on: bool = False,
+    is_open: bool = False,
     unit: str = "",
 ) -> list[Shape]:
-    """The colour scale, at the strength of the map; shares are in per cent."""
+    """The colour scale, at the strength of the map; shares are in per cent. With `is_open`, values exceed its end."""
     unit = unit if unit == PERCENT else ""  # other units are written beside the scale
     pieces = 24
     shapes: list[Shape] = []
@@ -345,6 +347,6 @@ def key(
     least = low if abs(low) > 0.002 * (high - low) else 0.0
     shapes.append(Label(left, top + KEY_HEIGHT + 13, figure(least, unit), "tick-start"))
     shapes.append(
-        Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, ("≥ " if goes_on else "") + figure(high, unit), "tick-end")
+        Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, ("≥ " if is_open else "") + figure(high, unit), "tick-end")
     )
     return shapes

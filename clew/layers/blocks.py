@@ -16,11 +16,13 @@ def block_ends(body: Any, num_levels: int) -> list[int]:
     separate block."""
     layers = [getattr(layer, "layer", None) for layer in getattr(body.layers, "layers", ())]
     pairs = enumerate(zip(layers, layers[1:], strict=False), start=1)
-    continued = {level for level, (lower, upper) in pairs if goes_on(upper) and not isinstance(lower, FeedForward)}
+    continued = {
+        level for level, (lower, upper) in pairs if continues_block(upper) and not isinstance(lower, FeedForward)
+    }
     return [number for number in range(num_levels) if number not in continued]
 
 
-def goes_on(layer: Any) -> bool:
+def continues_block(layer: Any) -> bool:
     """Whether a layer belongs to the block that the layer below it began."""
     return isinstance(layer, (FeedForward, CrossAttention))
 

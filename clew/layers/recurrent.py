@@ -111,7 +111,7 @@ class Recurrent(SequenceLayer):
                     carried = where_rows(starts[:, t], initial, carried)
                 y, new = self.cell(step, carried)
                 if recorded is not None:
-                    y, new = recorded.add(carried, y, new, goes_on(real, starts, t))
+                    y, new = recorded.add(carried, y, new, continues(real, starts, t))
                 carried = new if real is None else where_rows(real[:, t], new, carried)
                 outputs.append(y)
         y = (
@@ -128,7 +128,7 @@ def is_in_integers(cell: Cell) -> bool:
     return any(isinstance(weight, QuantisedWeight) for weight in cell._parameters.values())
 
 
-def goes_on(real: Tensor | None, starts: Tensor | None, t: int) -> Tensor | None:
+def continues(real: Tensor | None, starts: Tensor | None, t: int) -> Tensor | None:
     """Where (batch,) step t continues from the step before it, in the same document; None if it does in every row."""
     if real is None:
         return None

@@ -105,8 +105,8 @@ class Grown(NamedTuple):
 
     def rewind(self, lengths: Tensor) -> "Grown":
         clock = self.clock.rewind(lengths)
-        if self.index is None and len(kept := set(clock.count.tolist())) == 1:
-            [length] = kept
+        if self.index is None and len(counts := set(clock.count.tolist())) == 1:
+            [length] = counts
             return Grown(self.keys[:, :, :length], self.values[:, :, :length], None, clock)
         index = self.key_index
         return self._replace(index=torch.where(index < lengths[:, None], index, -1), clock=clock)

@@ -33,10 +33,10 @@ class Steps:
         self.inputs = inputs
         self.before: list[State] = []
         self.after: list[State] = []
-        self.goes_on: list[Tensor | None] = []
+        self.continues: list[Tensor | None] = []
         self.is_fit = True
 
-    def add(self, before: State, y: Any, after: State, goes_on: Tensor | None) -> tuple[Any, State]:
+    def add(self, before: State, y: Any, after: State, continues: Tensor | None) -> tuple[Any, State]:
         """The output and state of one step, rebuilt so that everything later depends on the recorded tensors: an LSTM's
         h is computed from its c, but the gradient with respect to the carried c is needed."""
         computed = leaves(after)
@@ -49,7 +49,7 @@ class Steps:
         state = with_leaves(after, recorded)
         self.before.append(before)
         self.after.append(state)
-        self.goes_on.append(goes_on)
+        self.continues.append(continues)
         return next(new for new, leaf in zip(recorded, computed, strict=True) if leaf is y), state
 
 
@@ -87,7 +87,7 @@ def penalty_of_rows(error: Tensor, seen: list[Steps]) -> Tensor:
 def penalty_of(error: Tensor, steps: Steps) -> Tensor:
     """Omega of one recurrence (batch,)."""
     # The first step is left out: it starts from a state that no step of this chunk computed.
-    inputs, after, goes_on = steps.inputs[1:], steps.after[1:], steps.goes_on[1:]
+    inputs, after, continues = steps.inputs[1:], steps.after[1:], steps.continues[1:]
     before = [
         with_leaves(state, [leaf.detach().requires_grad_() for leaf in leaves(state)]) for state in steps.before[1:]
     ]
@@ -120,8 +120,8 @@ def penalty_of(error: Tensor, steps: Steps) -> Tensor:
     propagated_norms = torch.stack(by_step, 1)  # (batch, steps)
     error_norms = torch.stack([norm(step) for step in scaled], 1)
     counted = error_norms > 0
-    if goes_on[0] is not None:
-        counted = counted & torch.stack([part for part in goes_on if part is not None], 1)
+    if continues[0] is not None:
+        counted = counted & torch.stack([part for part in continues if part is not None], 1)
     omega = torch.where(counted, propagated_norms / torch.where(counted, error_norms, 1.0) - 1.0, 0.0).square()
     rows: Tensor = omega.sum(1) / counted.sum(1).clamp(min=1)
     return rows
