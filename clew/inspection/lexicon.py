@@ -87,10 +87,10 @@ class Space(NamedTuple):
             scores = self.scores(rows[part])
             best = np.argpartition(-scores, num - 1, axis=1)[:, :num]
             best.sort(1)
-            there = np.take_along_axis(scores, best, 1)
-            order = np.argsort(-there, axis=1, kind="stable")
+            best_scores = np.take_along_axis(scores, best, 1)
+            order = np.argsort(-best_scores, axis=1, kind="stable")
             indices[part] = np.take_along_axis(best, order, 1)
-            values[part] = np.take_along_axis(there, order, 1)
+            values[part] = np.take_along_axis(best_scores, order, 1)
         return indices, values
 
     def swapped(self) -> "Space":
@@ -130,10 +130,10 @@ def mutual_nearest(space: Space, most: int) -> Array:
     each."""
     few = Space(space.source[:most], space.target[:most])
     few = with_hubs(few) if space.hubs is not None else few
-    there = few.nearest(np.arange(len(few.source)), 1)[0][:, 0]
-    back = few.swapped().nearest(np.arange(len(few.target)), 1)[0][:, 0]
-    mutual = np.flatnonzero(back[there] == np.arange(len(there)))
-    return np.stack([mutual, there[mutual]], 1)
+    nearest = few.nearest(np.arange(len(few.source)), 1)[0][:, 0]
+    nearest_back = few.swapped().nearest(np.arange(len(few.target)), 1)[0][:, 0]
+    mutual = np.flatnonzero(nearest_back[nearest] == np.arange(len(nearest)))
+    return np.stack([mutual, nearest[mutual]], 1)
 
 
 def align_spaces(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:

@@ -26,21 +26,23 @@ class TranscriptOptions(Section):
 def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) -> View:
     subject = subjects[0]
     transcript = subject.offers.spells(ModelInput(options.text), subject.decoding)
-    looked = transcript.attention
-    weights = looked.weights.float().numpy()
-    facts = {"file": str(options.text), "text": transcript.text, "log_prob": transcript.log_prob, **looked.as_json()}
-    if not looked.letters:
+    attention = transcript.attention
+    weights = attention.weights.float().numpy()
+    facts = {"file": str(options.text), "text": transcript.text, "log_prob": transcript.log_prob, **attention.as_json()}
+    if not attention.letters:
         return View(
             "Transcript", [Note("nothing was recognised: no letter is likely anywhere")], str(options.text), facts
         )
-    canvas, places = looked.canvas, subject.offers.reader.places(options.text, weights.shape[1])
+    canvas, places = attention.canvas, subject.offers.reader.places(options.text, weights.shape[1])
     most = weights.argmax(1)
     rows = [
         (letter, places[place], round(100 * float(row[place] / max(row.sum(), 1e-12)), 1))
-        for letter, place, row in zip(looked.letters, most.tolist(), weights, strict=True)
+        for letter, place, row in zip(attention.letters, most.tolist(), weights, strict=True)
     ]
     parts: list[Part] = [
-        Spelled(canvas.darkness.astype(np.float64), weights, looked.letters, canvas.length, canvas.unit, canvas.name),
+        Spelled(
+            canvas.darkness.astype(np.float64), weights, attention.letters, canvas.length, canvas.unit, canvas.name
+        ),
         Table(("letter", "most likely at", "share (%)"), rows, "Where each letter is"),
     ]
     return View(

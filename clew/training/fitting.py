@@ -253,9 +253,11 @@ def read_settings(
     """Validate the settings of `fit` as the config section `training`."""
     for name in settings:
         if name not in Settings.__annotations__:
-            meant = (meant_by(name) or "").removeprefix("training.")
+            suggested = (meant_by(name) or "").removeprefix("training.")
             known = (*ARGUMENTS, *Settings.__annotations__)
-            hint = f"; did you mean {meant}?" if meant in Settings.__annotations__ else did_you_mean(name, known)
+            hint = (
+                f"; did you mean {suggested}?" if suggested in Settings.__annotations__ else did_you_mean(name, known)
+            )
             raise UserError(f"fit has no setting {name!r}{hint} settings: {', '.join(Settings.__annotations__)}")
     rows = (loader.batch_size if isinstance(loader, DataLoader) else None) or settings.get(
         "accumulate", 1

@@ -43,13 +43,13 @@ def one_question(draw: random.Random, length: int, number: int) -> Question:
     """Generate one question: Ada lives in Rome. Bo likes tea. Where does Ada live? Rome."""
     known = [(name, relation) for name in NAMES for relation in FACT]
     spare, *facts = draw.sample(known, k=min(length + 1, len(known)))
-    asked = spare if draw.random() < UNANSWERABLE else draw.choice(facts)
+    topic = spare if draw.random() < UNANSWERABLE else draw.choice(facts)
     passage = ""
     answers: tuple[Answer, ...] = ()
     for name, relation in facts:
         value = draw.choice(FACT[relation][1]).replace("_", " ")
         start = len(passage) + len(f"{name} {relation} ")
         passage += f"{name} {relation} {value}. "
-        if (name, relation) == asked:
+        if (name, relation) == topic:
             answers = (Answer(value, start),)
-    return Question(FACT[asked[1]][0].format(asked[0]), passage.rstrip(), answers, f"{FACTS} {number}")
+    return Question(FACT[topic[1]][0].format(topic[0]), passage.rstrip(), answers, f"{FACTS} {number}")

@@ -84,11 +84,11 @@ def explain(
         known = list(field_names(section)) if section is not None else []
         where = (prefix + dotted(location[:-1])).strip(".")
         readers = readers_of(location[-1])
-        meant = relative_name(where, meant_by(location[-1]), known)
+        suggested = relative_name(where, meant_by(location[-1]), known)
         if readers:
             suggestion = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};"
         else:
-            suggestion = f"; did you mean '{meant}'?" if meant else did_you_mean(location[-1], known)
+            suggestion = f"; did you mean '{suggested}'?" if suggested else did_you_mean(location[-1], known)
         return (
             f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{suggestion} known:"
             f" {few_of(list(known), 200) or 'none'}"
