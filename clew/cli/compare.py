@@ -238,6 +238,7 @@ def show(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
 
 
 def draw(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    from clew.core.errors import counted
     from clew.core.files import write_text
     from clew.drawing.curves import Curve, Curves, Panel, figure
     from clew.drawing.curves_page import page
@@ -269,7 +270,3 @@ def draw(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
 
 
 UNITS = {"character": "character", "word": "word"}
-
-
-def counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
