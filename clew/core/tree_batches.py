@@ -35,16 +35,16 @@ class TreeInputs(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The nodes of one depth: the index of each node's parent in the level above, and which child of it the node is
-    (nodes,)."""
+    """The nodes of one depth: the index of each node's parent in the level above, and the slot of the node among
+    the parent's children (nodes,)."""
 
     parents: Tensor
     slots: Tensor
 
 
 class Levels(NamedTuple):
-    """The real nodes of a batch, the deepest level first; `order` (nodes,) has their indices among all (batch *
-    nodes)."""
+    """The real nodes of a batch, the deepest level first; `order` (nodes,) has their indices in the flattened
+    batch (batch * nodes)."""
 
     order: Tensor
     levels: list[Level]
@@ -59,19 +59,16 @@ def batch_trees(trees: Sequence[Nodes]) -> TreeBatch:
 
 
 def tree_levels(trees: TreeBatch) -> Levels:
-    """Group nodes by depth.
-
-    Not by height: then all children of a level are in the level before it, and a step touches only its own nodes.
-    """
+    """Group nodes by depth rather than by height, so that all children of a level are in the level before it and a step
+    touches only its own nodes."""
     depths = trees.depths.flatten()
     sizes = torch.bincount(depths + 1, minlength=1).tolist()[:0:-1]
     order = depths.argsort(descending=True, stable=True)[: sum(sizes)]
     counts = order.new_tensor(sizes)
-    within = torch.empty_like(depths)
-    within[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts).repeat_interleave(
-        counts
-    )
+    level_starts = (counts.cumsum(0) - counts).repeat_interleave(counts)
+    index_in_level = torch.empty_like(depths)
+    index_in_level[order] = torch.arange(len(order), device=order.device) - level_starts
     rows = torch.arange(len(trees.depths), device=order.device)[:, None] * trees.depths.shape[1]
-    parents = within[(rows + trees.parents.clamp(min=0)).flatten()[order]]
+    parents = index_in_level[(rows + trees.parents.clamp(min=0)).flatten()[order]]
     slots = trees.slots.flatten()[order]
     return Levels(order, [Level(*level) for level in zip(parents.split(sizes), slots.split(sizes), strict=True)])

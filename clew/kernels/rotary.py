@@ -28,7 +28,7 @@ def rotary(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
     """Rotate x (batch, heads, 1, dim) by `positions` (batch or 1, 1), with `frequencies` (dim / 2,) in float32."""
     batch, heads, _, dim = x.shape
     out = torch.empty(batch, heads, 1, dim, dtype=x.dtype, device=x.device)
-    every = positions.stride(0) if len(positions) > 1 else 0
+    position_stride = positions.stride(0) if len(positions) > 1 else 0
     _rotate[(batch, heads)](
         x,
         positions,
@@ -36,7 +36,7 @@ def rotary(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
         out,
         x.stride(0),
         x.stride(1),
-        every,
+        position_stride,
         heads,
         HALF=dim // 2,
         num_warps=1,
@@ -48,11 +48,13 @@ def rotary(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
 if triton is not None:
 
     @triton.jit
-    def _rotate(x, positions, frequencies, out, x_batch, x_head, every, heads, HALF: tl.constexpr, AHEAD: tl.constexpr):
+    def _rotate(
+        x, positions, frequencies, out, x_batch, x_head, position_stride, heads, HALF: tl.constexpr, AHEAD: tl.constexpr
+    ):
         wait_for_others(AHEAD)
         row, head = tl.program_id(0), tl.program_id(1)
         k = tl.arange(0, HALF)
-        angle = tl.load(positions + row * every).to(tl.float32) * tl.load(frequencies + k)
+        angle = tl.load(positions + row * position_stride).to(tl.float32) * tl.load(frequencies + k)
         # cos and sin are rounded to the dtype of x before they are multiplied, as in the equation.
         cos = tl.cos(angle).to(x.dtype.element_ty).to(tl.float32)
         sin = tl.sin(angle).to(x.dtype.element_ty).to(tl.float32)
