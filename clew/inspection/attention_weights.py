@@ -100,7 +100,7 @@ def weights_kept(module: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
     collected: list[tuple[str, Tensor]] = []
     requests: dict[nn.Module, tuple[bool, bool]] = {}
 
-    def before(
+    def request_weights(
         part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         named = (
@@ -110,18 +110,18 @@ def weights_kept(module: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
         requests[part] = (named.get("need_weights", True), named.get("average_attn_weights", True))
         return (), {**named, "need_weights": True, "average_attn_weights": False}
 
-    def after(kind: str) -> Callable[..., Any]:
-        def keep(part: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
+    def recorder_of(kind: str) -> Callable[..., Any]:
+        def record_weights(part: nn.Module, args: Any, output: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor | None]:
             y, weights = output
             collected.append((kind, weights[0] if weights.dim() == 4 else weights))
             need_weights, average_weights = requests[part]
             return y, None if not need_weights else weights.mean(-3) if average_weights else weights
 
-        return keep
+        return record_weights
 
     parts = {path: part for path, part in module.named_modules() if isinstance(part, nn.MultiheadAttention)}
-    hooks = [part.register_forward_pre_hook(before, with_kwargs=True) for part in parts.values()]
-    hooks += [part.register_forward_hook(after(kind_at(path))) for path, part in parts.items()]
+    hooks = [part.register_forward_pre_hook(request_weights, with_kwargs=True) for part in parts.values()]
+    hooks += [part.register_forward_hook(recorder_of(kind_at(path))) for path, part in parts.items()]
     try:
         yield collected
     finally:

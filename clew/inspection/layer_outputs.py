@@ -33,22 +33,22 @@ def layer_outputs(module: nn.Module, call: Callable[[], Any]) -> list[LayerOutpu
     differs from the last, for one call of the module."""
     outputs: list[LayerOutput] = []
 
-    def entered(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record_input(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         value = first_tensor((*args, *kwargs.values()))
         if not outputs and value is not None and value.is_floating_point() and value.dim() > 1:
             outputs.append(LayerOutput(INPUT, flatten_places(value)))
 
-    def left(path: str) -> Callable[..., None]:
-        def keep(layer: nn.Module, args: Any, output: Any) -> None:
+    def recorder_of(path: str) -> Callable[..., None]:
+        def record_output(layer: nn.Module, args: Any, output: Any) -> None:
             value = first_tensor(output)
             if value is not None and value.is_floating_point() and value.dim() > 1:
                 outputs.append(LayerOutput(path, flatten_places(value)))
 
-        return keep
+        return record_output
 
     layers = find_layers(module)
-    hooks = [layer.register_forward_pre_hook(entered, with_kwargs=True) for layer in layers.values()]
-    hooks += [layer.register_forward_hook(left(path)) for path, layer in layers.items()]
+    hooks = [layer.register_forward_pre_hook(record_input, with_kwargs=True) for layer in layers.values()]
+    hooks += [layer.register_forward_hook(recorder_of(path)) for path, layer in layers.items()]
     try:
         output = first_tensor(call())
     finally:
