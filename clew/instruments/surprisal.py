@@ -8,7 +8,7 @@ each token is predicted from both sides. A bidirectional language model has one 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -100,34 +100,43 @@ def look_at_surprisal(subjects: Sequence[Subject], options: TextOptions) -> View
     results = surprisals(reading)
     if not results[0].bits:
         raise UserError("a text needs at least 2 tokens, one to read and one to predict; this one has 1")
-    high = max((bits for one in results for bits in one.bits), default=1.0)
+    high = max((bits for result in results for bits in result.bits), default=1.0)
     parts: list[Part] = []
-    for one in results:
-        title = f"Surprisal {one.name}" if one.name else ""
-        parts += [colour_text(one, title, high), tabulate(one)]
-    about = "; ".join(
-        f"{one.total:.1f} bits in {len(one.bits)} {UNITS[one.unit]}{' ' + one.name if one.name else ''}, {one.mean:.2f}"
-        f" each, {'pseudo-perplexity' if one.pseudo else 'perplexity'} {one.perplexity:.4g}"
-        for one in results
-    )
+    for result in results:
+        title = f"Surprisal {result.name}" if result.name else ""
+        parts += [colour_text(result, title, high), tabulate(result)]
+    about = "; ".join(map(describe_surprisal, results))
     if unknown := reading.num_unknown(reading.written_ids or reading.ids):
         about += f"; {counted(unknown, 'token')} unknown to the model, scored as the unknown token"
     return View("Surprisal", parts, about, facts_of(results))
 
 
-def colour_text(one: Surprisal, title: str, high: float) -> ColouredText:
+def describe_surprisal(result: Surprisal) -> str:
+    units = f"{UNITS[result.unit]} {result.name}".rstrip()
+    measure = "pseudo-perplexity" if result.pseudo else "perplexity"
+    return (
+        f"{result.total:.1f} bits in {len(result.bits)} {units}, {result.mean:.2f} each, {measure}"
+        f" {result.perplexity:.4g}"
+    )
+
+
+def colour_text(result: Surprisal, title: str, high: float) -> ColouredText:
     """Draw all tokens. Tokens that were given, not predicted, have no bits."""
-    bits, notes = [0.0] * len(one.tokens), ["given, not predicted"] * len(one.tokens)
-    for place, value, best, probability in zip(one.places, one.bits, one.best, one.best_probabilities, strict=True):
+    bits, notes = [0.0] * len(result.tokens), ["given, not predicted"] * len(result.tokens)
+    for place, value, best, probability in scored_tokens(result):
         bits[place] = value
         notes[place] = f"{value:.2f} bits, p {2**-value:.3g}; most likely {best!r}, p {probability:.2f}"
-    return ColouredText(one.tokens, bits, title, "bits", 0.0, high, joined=one.unit == "character", notes=notes)
+    return ColouredText(result.tokens, bits, title, "bits", 0.0, high, joined=result.unit == "character", notes=notes)
 
 
-def tabulate(one: Surprisal) -> Table:
+def scored_tokens(result: Surprisal) -> Iterator[tuple[int, float, str, float]]:
+    return zip(result.places, result.bits, result.best, result.best_probabilities, strict=True)
+
+
+def tabulate(result: Surprisal) -> Table:
     rows = [
-        (place + 1, one.tokens[place], round(bits, 3), best, round(probability, 4))
-        for place, bits, best, probability in zip(one.places, one.bits, one.best, one.best_probabilities, strict=True)
+        (place + 1, result.tokens[place], round(bits, 3), best, round(probability, 4))
+        for place, bits, best, probability in scored_tokens(result)
     ]
     return Table(("place", "token", "surprisal (bits)", "most likely", "its p"), rows)
 
@@ -135,16 +144,16 @@ def tabulate(one: Surprisal) -> Table:
 def facts_of(results: Sequence[Surprisal]) -> dict[str, Any]:
     facts = [
         {
-            "tokens": list(one.tokens),
-            "places": list(one.places),
-            "bits": list(one.bits),
-            "likeliest": list(one.best),
-            "total_bits": one.total,
-            "mean_bits": one.mean,
-            "perplexity": one.perplexity if math.isfinite(one.perplexity) else None,
-            "pseudo": one.pseudo,
+            "tokens": list(result.tokens),
+            "places": list(result.places),
+            "bits": list(result.bits),
+            "likeliest": list(result.best),
+            "total_bits": result.total,
+            "mean_bits": result.mean,
+            "perplexity": result.perplexity if math.isfinite(result.perplexity) else None,
+            "pseudo": result.pseudo,
         }
-        for one in results
+        for result in results
     ]
     return facts[0] if len(facts) == 1 else {"forward": facts[0], "backward": facts[1]}
 

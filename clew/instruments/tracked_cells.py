@@ -196,19 +196,19 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
     header = ("property", "layer", "cell", "skill", "F1 or r", "constant F1", "accuracy", "majority", "rule")
     rows = [
         (
-            one.property,
-            one.layer,
-            one.unit,
-            *map(format_score, (one.skill, one.score, one.chance, one.accuracy, one.majority)),
-            one.rule,
+            best.property,
+            best.layer,
+            best.unit,
+            *map(format_score, (best.skill, best.score, best.chance, best.accuracy, best.majority)),
+            best.rule,
         )
-        for one in findings.best
+        for best in findings.best
     ]
     parts: list[Part] = [Table(header, rows, "Best cell for each property, on unseen text")]
     coloured_cells = [
-        one for one in findings.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"
+        best for best in findings.best if best.skill >= options.margin and PROPERTIES[best.property].kind != "character"
     ]
-    parts += [coloured_best(subject.module, judged_on, one, options) for one in coloured_cells if options.show]
+    parts += [coloured_best(subject.module, judged_on, best, options) for best in coloured_cells if options.show]
     if findings.silent:
         title = "Cells that track none of these, by layer"
         parts.append(
@@ -228,8 +228,8 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
         )
     facts = {
         "best": [
-            {**one._asdict(), "coefficients": [x if math.isfinite(x) else None for x in one.coefficients]}
-            for one in findings.best
+            {**best._asdict(), "coefficients": [x if math.isfinite(x) else None for x in best.coefficients]}
+            for best in findings.best
         ],
         "silent": findings.silent,
         "margin": options.margin,
@@ -243,21 +243,21 @@ def format_score(value: float | None) -> float | str:
     return "" if value is None else round(value, 3)
 
 
-def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOptions) -> Part:
+def coloured_best(module: nn.Module, text: Text, best: Best, options: TrackOptions) -> Part:
     """Draw the piece of the text where the property first changes, coloured by its best cell."""
-    values = text.values[one.property]
+    values = text.values[best.property]
     start = max(0, int(np.argmax(values != values[0])) - options.show // 4)
     stop = min(len(text.ends), start + options.show)
-    layer = next(layer for layer in recurrent_layers(module) if layer.name == one.layer)
+    layer = next(layer for layer in recurrent_layers(module) if layer.name == best.layer)
     path = layer.place(options.of)
     cell_values = torch.zeros(text.before + stop)
     for places, recorded in stream_values(module, text.tokens[: len(cell_values)], [path]):
-        cell_values[places] = recorded[path][:, one.unit - 1].float().cpu()
+        cell_values[places] = recorded[path][:, best.unit - 1].float().cpu()
     piece_values = cell_values[text.before + start :].numpy()
     begins = [int(text.ends[start - 1]) + 1 if start else text.begin, *(text.ends[start : stop - 1] + 1).tolist()]
     pieces = [text.text[begin : end + 1] for begin, end in zip(begins, text.ends[start:stop].tolist(), strict=True)]
-    title = f"{one.property}: cell {one.unit} of layer {one.layer}"
-    a, b = one.coefficients
+    title = f"{best.property}: cell {best.unit} of layer {best.layer}"
+    a, b = best.coefficients
     if values.dtype == bool:
         beyond = b * (piece_values - a)
         bound, label = spread_of(beyond), "beyond its threshold, where the property is predicted"
@@ -266,7 +266,14 @@ def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOption
     low, high = (float(np.quantile(values, part)) for part in (0.02, 0.98))
     notes = [f"{value:.1f}, actually {actual:.0f}" for value, actual in zip(predicted, values[start:stop], strict=True)]
     return ColouredText(
-        pieces, predicted.tolist(), title, f"{one.property}, predicted by the cell", low, high, joined=True, notes=notes
+        pieces,
+        predicted.tolist(),
+        title,
+        f"{best.property}, predicted by the cell",
+        low,
+        high,
+        joined=True,
+        notes=notes,
     )
 
 
