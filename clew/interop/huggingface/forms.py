@@ -11,7 +11,7 @@ from clew.interop.huggingface.architecture import Understood
 from clew.interop.huggingface.folders import GENERATION, Checkpoint, read_object
 from clew.interop.huggingface.sentence_folders import write_sentence_files
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
-from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
+from clew.interop.huggingface.tokenizer_files import extended_to, read_tokenizer
 from clew.runs.loaded import Run
 from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
@@ -70,7 +70,7 @@ def one_tokenizer(
     """Read the tokenizer, and the labels if there are any, by role."""
     kind = checkpoint.config.get("model_type", str, "")
     where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
-    tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
+    tokenizer = extended_to(read_tokenizer(where, kind), understood.vocabulary, folder)
     return {"tokenizer": tokenizer, **({} if understood.labels is None else {labels: understood.labels})}
 
 
@@ -78,7 +78,7 @@ def two_tokenizers(path: Path, folder: Path, checkpoint: Checkpoint, understood:
     """Read the tokenizers of the source and of the target."""
     source, target = marian_tokenizers(folder)
     sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
-    return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}
+    return {"source": extended_to(source, sizes[0], folder), "target": extended_to(target, sizes[1], folder)}
 
 
 def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, Any]:

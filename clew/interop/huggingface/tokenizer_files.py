@@ -75,7 +75,7 @@ def wordpiece(files: list[Path], options: dict[str, Any], model_type: str) -> to
     tokens = lines_of(files[0])
     vocabulary = {token: number for number, token in enumerate(tokens)}
     specials = special_tokens(options, BERT_SPECIALS)
-    check_there(specials, vocabulary, files[0])
+    check_specials(specials, vocabulary, files[0])
     inner = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk_token"]))
     inner.normalizer = normalizers.BertNormalizer(
         lowercase=bool(options.get("do_lower_case", True)),
@@ -101,10 +101,9 @@ def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> t
     ):
         raise UserError(
             f"{files[0].parent}: vocab.json must have the id of each token, and merges.txt two tokens per line; copy"
-            " both"
-            " again"
+            " both again"
         )
-    check_there(specials, vocabulary, files[0])
+    check_specials(specials, vocabulary, files[0])
     try:
         inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))  # type: ignore[arg-type]
     except Exception as error:  # the library raises bare Exception
@@ -126,7 +125,7 @@ def lines_of(path: Path) -> list[str]:
         raise UserError(f"{path} is not text in UTF-8 (byte {error.start + 1}); copy it again") from None
 
 
-def check_there(specials: dict[str, str], vocabulary: dict[str, int], path: Path) -> None:
+def check_specials(specials: dict[str, str], vocabulary: dict[str, int], path: Path) -> None:
     for name, token in specials.items():
         if token not in vocabulary:
             raise UserError(
@@ -135,7 +134,7 @@ def check_there(specials: dict[str, str], vocabulary: dict[str, int], path: Path
             )
 
 
-def filled_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
+def extended_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
     """Extend a tokenizer to the number of vectors of the model. Tables are often rounded up; the ids beyond the
     tokenizer's become tokens `<unused N>`, so that the vocabulary has one size everywhere."""
     if tokenizer.vocabulary > size:

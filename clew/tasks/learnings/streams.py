@@ -129,7 +129,7 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
         order = {
             name: getattr(training, name) for name in ("batching", "vary_length", "documents", "batch_size", "length")
         }
-        words = in_order(training, seed)
+        words = describe_order(training, seed)
         if isinstance(encoded, StreamedText):
             stream = encoded.stream
             order |= {"shuffle_window": stream.shuffle_window}
@@ -182,7 +182,7 @@ def text_batches(text: TokenFile, training: Batching, seed: int) -> Batches:
     return Batches(lambda epoch: plan(epoch).num_batches, lambda epoch, number: own(epoch, number, 0, 1), own)
 
 
-def in_order(training: Batching, seed: int) -> str:
+def describe_order(training: Batching, seed: int) -> str:
     kind = f"{'varied ' if training.vary_length else ''}{training.batching}"
     kind += ", documents apart," if training.documents == "apart" else ""
     return f"{kind} of {training.batch_size} x {training.length}, seed {seed}"
