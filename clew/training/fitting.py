@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 
 from clew.core.batches import Batches, map_batch, num_rows, to_device
@@ -187,10 +188,12 @@ def fit(
     """
     report = report if report is not None and is_first() else Silence()
     folder = Path(folder)
+    check_seed(seed)
     with process_group(device), watch_training(folder, report, callbacks) as watchers:
         batches, about, known = batches_of(loader, seed)
         training = read_settings(loader, steps, optimiser, dict(settings))
         check_module(module, optimiser)
+        check_evaluate(evaluate)
         from_first(lambda: check_folder(folder, resume, overwrite))  # on one process, before any of them writes there
         own, reason = own_device(device)
         module.to(own)
@@ -280,6 +283,17 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
         raise UserError(
             "a module whose weights are in int8 or int4 cannot be trained; load the run without a precision"
         )
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        raise UserError(
+            f"the module ({type(module).__name__}) has lazy layers without parameters yet; call it once on a batch"
+            " before fit"
+        )
+    stored = module.state_dict()
+    if (name := next((name for name, value in stored.items() if not isinstance(value, Tensor)), None)) is not None:
+        raise UserError(
+            f"the module's {name} is {shown(stored[name])}, but checkpoints hold tensors only; store it as a buffer, or"
+            " leave out get_extra_state"
+        )
     own = {id(p) for p in module.parameters()}
     if not own:
         raise UserError(f"the module ({type(module).__name__}) has no parameters to train")
@@ -290,6 +304,16 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
                 f"the optimiser has {counted(foreign, 'parameter')} that the module does not have; build it from"
                 " module.parameters()"
             )
+
+
+def check_seed(seed: Any) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise UserError(f"seed takes a whole number from 0 to 2^63 - 1, not {shown(seed)}; for example seed=1")
+
+
+def check_evaluate(evaluate: Any) -> None:
+    if not (evaluate is None or callable(evaluate) or isinstance(evaluate, DataLoader)):
+        raise UserError(f"evaluate= takes a DataLoader or a function of the module, not {shown(evaluate)}")
 
 
 def check_folder(folder: Path, resume: bool, overwrite: bool) -> str:
@@ -366,8 +390,10 @@ def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, s
             f"{type(dataset).__name__} is an iterable dataset, which cannot continue at a position when training is"
             " resumed; pass a map-style dataset, with __len__ and __getitem__"
         )
+    if not hasattr(dataset, "__len__"):
+        raise UserError(f"{type(dataset).__name__} has no __len__, which fit needs to number its batches; add it")
     is_shuffled = shuffles(loader)
-    size: int = len(dataset)  # type: ignore[arg-type]
+    size: int = len(dataset)
     if not size or (loader.drop_last and size < (rows or 1)):
         raise UserError(
             f"the loader has no batches: the dataset has {counted(size, 'example')}, and a batch {rows or 1}; add"
@@ -498,10 +524,17 @@ def call_evaluate(evaluate: Evaluate, module: nn.Module, autocast: Autocast) -> 
             raise UserError(
                 f"evaluate returned {', '.join(measures)}; return a loss, or metrics by name that include `loss`"
             )
-        return json.dumps({name: float(value) for name, value in measures.items()})
+        return json.dumps({name: number_of(value, name) for name, value in measures.items()})
 
     measures: dict[str, float] = json.loads(from_first(measure))
     return measures
+
+
+def number_of(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise UserError(f"evaluate returned {shown(value)} as `{name}`; return one number for each metric") from None
 
 
 def loader_loss(module: Any, loader: DataLoader[Any], autocast: Autocast) -> dict[str, float]:

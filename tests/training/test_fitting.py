@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -354,11 +355,20 @@ class Endless(IterableDataset[Any]):
         return iter(points())
 
 
+class Unmeasured(Dataset[Any]):
+    def __getitem__(self, number: int) -> Any:
+        return points()[number]
+
+
 LOADERS: dict[str, tuple[Any, str]] = {
     "a list": ([1, 2], r"fit takes a torch.utils.data.DataLoader, not \[1, 2\]"),
     "iterable": (
         DataLoader(Endless(), batch_size=2),
         "Endless is an iterable dataset, which cannot continue at a position when training is",
+    ),
+    "no length": (
+        DataLoader(Unmeasured(), batch_size=2, sampler=range(4)),  # type: ignore[arg-type]
+        "Unmeasured has no __len__, which fit needs to number its batches; add it",
     ),
     "weighted": (
         DataLoader(points(), batch_size=2, sampler=WeightedRandomSampler([1.0] * 22, 22)),
@@ -441,6 +451,24 @@ MODULES: dict[str, tuple[Any, str]] = {
 }
 
 
+class WithExtraState(nn.Linear):
+    def get_extra_state(self) -> Any:
+        return {"calls": 3}
+
+
+MODULES |= {
+    "a lazy layer": (
+        nn.LazyLinear(1),
+        r"the module \(LazyLinear\) has lazy layers without parameters yet; call it once on a batch before fit",
+    ),
+    "an extra state": (
+        WithExtraState(3, 1),
+        r"the module's _extra_state is \{'calls': 3\}, but checkpoints hold tensors only; store it as a buffer, or"
+        " leave out get_extra_state",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_without_a_valid_loss_is_rejected(tmp_path: Path, name: str) -> None:
     module, sentence = MODULES[name]
@@ -474,6 +502,17 @@ def test_unknown_and_invalid_settings_are_rejected_with_their_names(tmp_path: Pa
         clew.fit(Line(), loader, tmp_path / "line", steps=2, optimiser=torch.optim.SGD(Line().parameters(), lr=0.1))
     with pytest.raises(UserError, match="the loader in evaluate= has no batches; add examples to its dataset"):
         clew.fit(Line(), loader, tmp_path / "empty", steps=2, evaluate=DataLoader([]), device="cpu", quiet=True)
+    with pytest.raises(UserError, match="evaluate= takes a DataLoader or a function of the module, not 3"):
+        clew.fit(Line(), loader, tmp_path / "line", steps=2, evaluate=3, device="cpu")  # type: ignore[arg-type]
+    for seed in (-1, 1.5, None, True, 2**63):
+        with pytest.raises(
+            UserError, match=r"seed takes a whole number from 0 to 2\^63 - 1, not .*; for example seed=1"
+        ):
+            clew.fit(Line(), loader, tmp_path / "line", steps=2, seed=seed)  # type: ignore[arg-type]
+    for answer in (None, {"loss": "low"}, torch.ones(2)):
+        evaluate: Any = Mock(return_value=answer)
+        with pytest.raises(UserError, match="evaluate returned .* as `loss`; return one number for each metric"):
+            clew.fit(Line(), loader, tmp_path / "mock", steps=2, evaluate=evaluate, overwrite=True, quiet=True)
     with pytest.raises(
         UserError, match="evaluate returned accuracy; return a loss, or metrics by name that include `loss`"
     ):
