@@ -13,9 +13,9 @@ def boxes(picture: Picture) -> list[Box]:
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:
-    found = boxes(bars(Bars(["a", "b"], [1.0, 4.0], "nats")))
-    assert found[1].width == pytest.approx(4 * found[0].width) and found[0].x == found[1].x
-    assert [bar.title for bar in found] == ["a: 1", "b: 4"]
+    drawn_bars = boxes(bars(Bars(["a", "b"], [1.0, 4.0], "nats")))
+    assert drawn_bars[1].width == pytest.approx(4 * drawn_bars[0].width) and drawn_bars[0].x == drawn_bars[1].x
+    assert [bar.title for bar in drawn_bars] == ["a: 1", "b: 4"]
 
 
 def test_bars_below_zero_go_to_the_left() -> None:
@@ -25,9 +25,9 @@ def test_bars_below_zero_go_to_the_left() -> None:
 
 def test_groups_stand_below_each_other_in_their_colours() -> None:
     picture = bars(Bars(["a", "b"], np.array([[1.0, 2.0], [3.0, 4.0]]), "nats", groups=["LSTM", "GRU"]))
-    found = boxes(picture)
-    assert [bar.kind for bar in found] == ["fill-0", "fill-1"] * 2 and found[1].title == "a, GRU: 2"
-    assert found[0].y < found[1].y < found[2].y < found[3].y
+    drawn_bars = boxes(picture)
+    assert [bar.kind for bar in drawn_bars] == ["fill-0", "fill-1"] * 2 and drawn_bars[1].title == "a, GRU: 2"
+    assert drawn_bars[0].y < drawn_bars[1].y < drawn_bars[2].y < drawn_bars[3].y
     assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "legend"] == [
         "LSTM",
         "GRU",

@@ -75,17 +75,17 @@ def test_a_parent_that_comes_later_is_an_error() -> None:
 
 
 @given(st.lists(st.floats(-100, 100), max_size=12).map(sorted))
-def test_places_are_apart_and_as_near_as_they_can_be(wanted: list[float]) -> None:
+def test_places_are_apart_and_as_near_as_they_can_be(targets: list[float]) -> None:
     """Moving any place a little, as far as its neighbours let it, brings the sum of squares no lower."""
-    found = spread(wanted, 10)
-    assert all(below - above >= 10 - 1e-6 for above, below in zip(found, found[1:], strict=False))
-    cost = sum((a - b) ** 2 for a, b in zip(found, wanted, strict=True))
-    for start in range(len(found)):
-        for stop in range(start + 1, len(found) + 1):
+    places = spread(targets, 10)
+    assert all(below - above >= 10 - 1e-6 for above, below in zip(places, places[1:], strict=False))
+    cost = sum((a - b) ** 2 for a, b in zip(places, targets, strict=True))
+    for start in range(len(places)):
+        for stop in range(start + 1, len(places) + 1):
             for step in (-0.01, 0.01):
-                moved = [at + step if start <= place < stop else at for place, at in enumerate(found)]
+                moved = [at + step if start <= place < stop else at for place, at in enumerate(places)]
                 if all(below - above >= 10 for above, below in zip(moved, moved[1:], strict=False)):
-                    assert sum((a - b) ** 2 for a, b in zip(moved, wanted, strict=True)) >= cost - 1e-6
+                    assert sum((a - b) ** 2 for a, b in zip(moved, targets, strict=True)) >= cost - 1e-6
 
 
 def test_places_are_moved_into_a_band() -> None:

@@ -12,15 +12,15 @@ class Spans(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[list[str]] = []
+        self.spans: list[list[str]] = []
         self.between = ""
         self.depth = 0
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "span":
-            given = dict(attrs)
-            self.found.append([str(given["class"]), str(given["style"]), str(given["title"]), ""])
+            attributes = dict(attrs)
+            self.spans.append([str(attributes["class"]), str(attributes["style"]), str(attributes["title"]), ""])
             self.depth += 1
 
     def handle_endtag(self, tag: str) -> None:
@@ -28,14 +28,14 @@ class Spans(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.depth:
-            self.found[-1][3] += data
-        elif self.found:
+            self.spans[-1][3] += data
+        elif self.spans:
             self.between += data
 
 
 def test_a_word_stands_on_the_colour_of_its_value_and_says_it() -> None:
     part = ColouredText(["a", "<b>", "c"], [0.0, 1.0, -2.0], label="bits", diverging=True, notes=["", "rank 3"])
-    spans = Spans(coloured_text_html(part, "v")).found
+    spans = Spans(coloured_text_html(part, "v")).spans
     full = round(100 * UNDER_TEXT)
     assert spans == [
         ["mark", "--v:0%", "a: bits 0", "a"],
@@ -49,7 +49,7 @@ def test_a_word_stands_on_the_colour_of_its_value_and_says_it() -> None:
 def test_white_space_is_seen_and_lines_end_where_they_end() -> None:
     part = ColouredText(["a", " ", "\n", "\t", "b", ""], [0, 1, 2, 3, 4, 5], joined=True)
     page = Spans(coloured_text_html(part, "v"))
-    assert [span[3] for span in page.found] == ["a", "·", "⏎", "⇥", "b", "∅"] and page.between.count("\n") == 1
+    assert [span[3] for span in page.spans] == ["a", "·", "⏎", "⇥", "b", "∅"] and page.between.count("\n") == 1
     labels = [shape for shape in coloured_text(part).shapes if isinstance(shape, Label) and shape.kind == "letters"]
     assert [label.text for label in labels] == ["a·⏎", "⇥b∅"] and labels[1].y > labels[0].y
     boxes = [shape for shape in coloured_text(part).shapes if isinstance(shape, Box) and shape.title]
@@ -65,7 +65,7 @@ def test_ten_thousand_letters_wrap_and_stay_of_one_size() -> None:
 
 
 def test_more_tokens_than_values_and_values_that_are_none() -> None:
-    spans = Spans(coloured_text_html(ColouredText(["a", "b"], [math.nan]), "v")).found
+    spans = Spans(coloured_text_html(ColouredText(["a", "b"], [math.nan]), "v")).spans
     assert [span[1:3] for span in spans] == [["--v:0%", "a: value none"], ["--v:0%", "b: no value"]]
     assert "<p" in coloured_text_html(ColouredText([], []), "v")
 

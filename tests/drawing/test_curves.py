@@ -36,8 +36,8 @@ def panels(names: list[str], seeds: int = 2) -> list[Panel]:
 
 
 def test_the_mean_is_at_the_steps_that_every_run_has() -> None:
-    found = mean_curve([Curve((1, 2, 3, 5), (1.0, 2.0, 3.0, 9.0)), Curve((2, 3, 4, 5), (4.0, 5.0, 6.0, 1.0))])
-    assert found == Curve((2, 3, 5), (3.0, 4.0, 5.0))
+    mean = mean_curve([Curve((1, 2, 3, 5), (1.0, 2.0, 3.0, 9.0)), Curve((2, 3, 4, 5), (4.0, 5.0, 6.0, 1.0))])
+    assert mean == Curve((2, 3, 5), (3.0, 4.0, 5.0))
     assert mean_curve([Curve((1,), (1.0,)), Curve((2,), (1.0,))]) == Curve((), ())
     assert mean_curve([]) == Curve((), ())
 

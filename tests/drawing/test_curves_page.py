@@ -33,7 +33,7 @@ class Reader(HTMLParser):
         else:
             self.text += data
 
-    def found(self, tag: str) -> list[dict[str, str | None]]:
+    def elements(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]
 
 
@@ -45,7 +45,7 @@ def read(text: str) -> Reader:
 
 def lines(reader: Reader, kind: str) -> list[str]:
     """The paths of the lines in the panels: thin ones of runs, or thick ones of means."""
-    return [path["d"] or "" for path in reader.found("path") if kind in (path.get("class") or "").split()]
+    return [path["d"] or "" for path in reader.elements("path") if kind in (path.get("class") or "").split()]
 
 
 def test_the_page_asks_nobody_for_anything() -> None:
@@ -56,7 +56,7 @@ def test_the_page_asks_nobody_for_anything() -> None:
 
 def test_nothing_of_a_name_is_obeyed() -> None:
     reader = read(page(panels([NASTY, "b"]), NASTY, NASTY, (["#", NASTY], [["1", NASTY]])))
-    assert reader.found("img") == [] and len(reader.scripts) == 2
+    assert reader.elements("img") == [] and len(reader.scripts) == 2
     assert reader.text.count(NASTY) == 6, "title, heading, what it is about, legend, table's head and cell"
     assert json.loads(reader.scripts[0])["panels"][0]["groups"][0]["name"] == NASTY
 
@@ -70,8 +70,8 @@ def test_json_in_a_script_cannot_end_it() -> None:
 def test_every_run_is_a_thin_line_and_every_group_a_thick_one() -> None:
     reader = read(page(panels(["a", "b", "c"], seeds=4), "title"))
     assert (len(lines(reader, "run")), len(lines(reader, "mean"))) == (2 * 3 * 4, 2 * 3)
-    assert len(reader.found("button")) == 3 and all(
-        button["aria-pressed"] == "true" for button in reader.found("button")
+    assert len(reader.elements("button")) == 3 and all(
+        button["aria-pressed"] == "true" for button in reader.elements("button")
     )
     assert "4 runs" in reader.text and "Training loss" in reader.text and "nats per token" in reader.text
 
@@ -87,10 +87,10 @@ def test_a_line_goes_through_its_values() -> None:
 
 
 def test_what_is_read_off_is_what_is_drawn() -> None:
-    given = panels(["a", "b"])
-    data = json.loads(read(page(given, "t")).scripts[0])["panels"]
-    for panel, there in zip(given, data, strict=True):
-        for group, shown in zip(panel.groups, there["groups"], strict=True):
+    drawn_panels = panels(["a", "b"])
+    data = json.loads(read(page(drawn_panels, "t")).scripts[0])["panels"]
+    for panel, stored in zip(drawn_panels, data, strict=True):
+        for group, shown in zip(panel.groups, stored["groups"], strict=True):
             assert (
                 shown["values"] == pytest.approx(mean_of(group).values, rel=1e-5)
                 and tuple(shown["steps"]) == mean_of(group).steps

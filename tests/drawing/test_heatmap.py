@@ -21,15 +21,15 @@ def texts(picture: Picture) -> list[str]:
 
 
 def test_a_cell_is_as_strong_as_its_value_and_says_it() -> None:
-    found = boxes(heatmap(Heatmap(np.array([[0.0, 0.25], [0.5, 1.0]]), ["a", "b"], ["x", "y"])))
-    assert [cell.opacity for cell in found] == [0, 0.25, 0.5, 1]
-    assert [cell.title for cell in found] == ["a, x: 0", "a, y: 0.25", "b, x: 0.5", "b, y: 1"]
-    assert found[1].x > found[0].x and found[1].y == found[0].y and found[2].y > found[0].y and found[2].x == found[0].x
+    cells = boxes(heatmap(Heatmap(np.array([[0.0, 0.25], [0.5, 1.0]]), ["a", "b"], ["x", "y"])))
+    assert [cell.opacity for cell in cells] == [0, 0.25, 0.5, 1]
+    assert [cell.title for cell in cells] == ["a, x: 0", "a, y: 0.25", "b, x: 0.5", "b, y: 1"]
+    assert cells[1].x > cells[0].x and cells[1].y == cells[0].y and cells[2].y > cells[0].y and cells[2].x == cells[0].x
 
 
 def test_around_zero_there_are_two_colours() -> None:
-    found = boxes(heatmap(Heatmap(np.array([[-2.0, 0.0, 1.0]]), ["a"], ["x", "y", "z"], diverging=True)))
-    assert [(cell.kind, cell.opacity) for cell in found] == [("cold", 1), ("heat", 0), ("heat", 0.5)]
+    cells = boxes(heatmap(Heatmap(np.array([[-2.0, 0.0, 1.0]]), ["a"], ["x", "y", "z"], diverging=True)))
+    assert [(cell.kind, cell.opacity) for cell in cells] == [("cold", 1), ("heat", 0), ("heat", 0.5)]
 
 
 def test_shares_are_written_in_percent_and_other_values_as_they_are() -> None:

@@ -32,8 +32,8 @@ def drawn(path: Path) -> Iterator[tuple[int, str]]:
 def test_only_the_package_drawing_draws() -> None:
     others = [path for path in sorted(PACKAGE.rglob("*.py")) if PACKAGE / "drawing" not in path.parents]
     assert len(others) > 400
-    found = [f"{path.relative_to(PACKAGE)}:{line}: {text}" for path in others for line, text in drawn(path)]
-    assert found == [], "move it to clew/drawing"
+    misplaced = [f"{path.relative_to(PACKAGE)}:{line}: {text}" for path in others for line, text in drawn(path)]
+    assert misplaced == [], "move it to clew/drawing"
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ PIXELS = np.arange(5 * 6 * 3, dtype=np.uint8).reshape(5, 6, 3)
 
 def test_every_pixel_has_the_weight_of_its_cell_and_the_last_cells_may_reach_beyond_the_picture() -> None:
     weights = np.array([[0.1, 0.2], [0.3, 0.4]])
-    found = over_pixels(weights, (3, 4), (5, 6))
+    values = over_pixels(weights, (3, 4), (5, 6))
     for y in range(5):
         for x in range(6):
-            assert found[y, x] == weights[y // 3, x // 4]
+            assert values[y, x] == weights[y // 3, x // 4]
     around = over_pixels(weights, (3, 4), (5, 6), before=2)
     assert around[:, 0].tolist() == [0.1, 0.3, 0.3, 0.3, 0.3] and around[0].tolist() == [0.1, 0.1, 0.2, 0.2, 0.2, 0.2]
 
@@ -73,7 +73,7 @@ def test_words_of_small_pictures_are_picked_by_their_number() -> None:
 
 def test_boxes_are_as_bright_as_their_weights_and_what_lies_outside_of_all_is_dark() -> None:
     boxes = [(0, 0, 2, 3), (1, 1, 4.4, 3)]
-    found = over_boxes(np.array([0.3, 0.7]), boxes, (5, 6))
+    values = over_boxes(np.array([0.3, 0.7]), boxes, (5, 6))
     for y in range(5):
         for x in range(6):
             around = [
@@ -81,7 +81,7 @@ def test_boxes_are_as_bright_as_their_weights_and_what_lies_outside_of_all_is_da
                 for weight, (left, top, right, bottom) in zip((0.3, 0.7), boxes, strict=True)
                 if left <= x < right and top <= y < bottom
             ]
-            assert found[y, x] == max(around, default=0)
+            assert values[y, x] == max(around, default=0)
     part = Overlays(PIXELS, ["a"], [np.array([0.3, 0.7])], boxes=boxes)
     picture = overlays(part)
     assert [shape.title for shape in picture.shapes if isinstance(shape, Box)] == [
@@ -92,6 +92,6 @@ def test_boxes_are_as_bright_as_their_weights_and_what_lies_outside_of_all_is_da
     ]
     assert [shape.text for shape in picture.shapes if isinstance(shape, Label)] == ["1", "2", "a"]
     (shade,) = (shape for shape in picture.shapes if isinstance(shape, Raster))
-    assert (shade.levels == darkness(found)).all()
+    assert (shade.levels == darkness(values)).all()
     steps = overlays_html(part, "p").partition('<div class="scroll">')[0]
     assert steps.count('class="region mark"') == 2 and 'data-say="a: 70 % at region 2"' in steps

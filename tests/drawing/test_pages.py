@@ -23,7 +23,7 @@ class Elements(HTMLParser):
 
     def __init__(self, page: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
         self.open: list[str] = []
         self.feed(page)
@@ -32,12 +32,12 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len({name for name, _ in attrs}) == len(attrs), tag
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
         if tag not in NO_END:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -55,14 +55,14 @@ def test_whatever_a_text_holds_it_is_a_text(text: str) -> None:
     """The same elements and attributes as with a harmless text, none that acts, and the text to be seen."""
     harmless = Elements(fragment("name", "name", every_part("name")))
     hostile = Elements(fragment(text, text, every_part(text)))
-    kinds = {(tag, name) for tag, attributes in harmless.found for name in attributes}
-    assert {(tag, name) for tag, attributes in hostile.found for name in attributes} <= kinds
-    assert {tag for tag, _ in hostile.found} <= {tag for tag, _ in harmless.found}
+    kinds = {(tag, name) for tag, attributes in harmless.elements for name in attributes}
+    assert {(tag, name) for tag, attributes in hostile.elements for name in attributes} <= kinds
+    assert {tag for tag, _ in hostile.elements} <= {tag for tag, _ in harmless.elements}
     assert not any(
-        name.startswith("on") or name in ("src", "srcdoc") for _, attributes in hostile.found for name in attributes
+        name.startswith("on") or name in ("src", "srcdoc") for _, attributes in hostile.elements for name in attributes
     )
-    assert "script" not in {tag for tag, _ in hostile.found} and "style" not in {tag for tag, _ in hostile.found}
-    links = [str(attributes["href"]) for _, attributes in hostile.found if "href" in attributes]
+    assert "script" not in {tag for tag, _ in hostile.elements} and "style" not in {tag for tag, _ in hostile.elements}
+    links = [str(attributes["href"]) for _, attributes in hostile.elements if "href" in attributes]
     assert links and all(re.fullmatch(r"data:image/png;base64,[A-Za-z0-9+/=]+", link) for link in links)
     if text.strip():
         assert visible(text) in "".join(hostile.text)
@@ -80,9 +80,9 @@ def test_the_picture_is_well_formed_whatever_it_says(text: str) -> None:
 
 def test_a_document_is_one_page_that_runs_its_own_script_alone() -> None:
     page = Elements(document("title", "about", every_part(HOSTILE[0])))
-    tags = [tag for tag, _ in page.found]
+    tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == 1 and tags.count("style") == 1 and "link" not in tags
-    (policy,) = (attributes["content"] for tag, attributes in page.found if attributes.get("http-equiv"))
+    (policy,) = (attributes["content"] for tag, attributes in page.elements if attributes.get("http-equiv"))
     assert policy is not None and policy.startswith("default-src 'none'; ") and "script-src 'sha256-" in policy
     assert "unsafe-inline" not in policy.split("script-src")[1]
     text = document("title", "about", every_part())
@@ -101,13 +101,15 @@ def test_ids_are_of_their_fragment_alone_and_lead_somewhere() -> None:
 
 def test_a_frame_holds_the_whole_document() -> None:
     parts = every_part(HOSTILE[5])
-    found = Elements(frame("a title", "", parts)).found
-    assert [tag for tag, _ in found] == ["iframe"] and found[0][1]["srcdoc"] == document("a title", "", parts)
+    elements = Elements(frame("a title", "", parts)).elements
+    assert [tag for tag, _ in elements] == ["iframe"] and elements[0][1]["srcdoc"] == document("a title", "", parts)
 
 
 def test_values_that_the_script_reads_are_plain_json() -> None:
-    found = Elements(fragment("", "", every_part(HOSTILE[0]))).found
-    readouts = [json.loads(str(attributes["data-readout"])) for _, attributes in found if "data-readout" in attributes]
+    elements = Elements(fragment("", "", every_part(HOSTILE[0]))).elements
+    readouts = [
+        json.loads(str(attributes["data-readout"])) for _, attributes in elements if "data-readout" in attributes
+    ]
     assert {readout["kind"] for readout in readouts} == {"raster", "lines"}
     assert readouts[0]["rows"][0] == HOSTILE[0]
 

@@ -16,15 +16,15 @@ from clew.drawing.scales import Scale, extent, labels, log_ticks, power_of_ten, 
     ],
 )
 def test_ticks_are_round_numbers(low: float, high: float, shown: list[str]) -> None:
-    found = ticks(low, high, 6)
-    assert labels(found) == shown
-    assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
+    values = ticks(low, high, 6)
+    assert labels(values) == shown
+    assert all(low - 1e-9 <= value <= high + 1e-9 for value in values)
 
 
 def test_ticks_of_tiny_and_huge_spans_can_be_told_apart() -> None:
     for low, high in ((1e-20, 3e-20), (0, 1e-9), (-1e140, 1e140)):
-        found = ticks(low, high, 6)
-        assert 2 <= len(found) <= 7 and len(set(labels(found))) == len(found)
+        values = ticks(low, high, 6)
+        assert 2 <= len(values) <= 7 and len(set(labels(values))) == len(values)
 
 
 def test_a_logarithm_has_powers_of_ten_and_more_where_they_are_few() -> None:

@@ -26,10 +26,10 @@ def test_json_has_every_value_and_null_for_what_is_none() -> None:
         [Heatmap(np.array([[1.5, math.nan]]), ["a"], ["x", "y"]), Bars(["a"], [math.inf], "n")],
         facts={"k": np.int64(2)},
     )
-    found = json.loads(view.json())
-    assert found["title"] == "t" and found["facts"] == {"k": 2}
-    assert [part["kind"] for part in found["parts"]] == ["heatmap", "bars"]
-    assert found["parts"][0]["values"] == [[1.5, None]] and found["parts"][1]["values"] == [None]
+    fields = json.loads(view.json())
+    assert fields["title"] == "t" and fields["facts"] == {"k": 2}
+    assert [part["kind"] for part in fields["parts"]] == ["heatmap", "bars"]
+    assert fields["parts"][0]["values"] == [[1.5, None]] and fields["parts"][1]["values"] == [None]
     assert len(json.loads(VIEW.json())["parts"]) == len(VIEW.parts)
 
 

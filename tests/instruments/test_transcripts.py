@@ -36,9 +36,9 @@ def test_weights_are_the_posteriors_of_the_task() -> None:
     run = clew.load(FROZEN / "transcription" / "run", device="cpu")
     file = str(FROZEN / "transcription" / "3.wav")
     view = clew.look(run, "transcript", text=file)
-    looked = run.task.spells(ModelInput(file)).attention
-    assert looked is not None and np.allclose(view.parts[0].weights, looked.weights.numpy())
-    assert view.facts["letters"] == list(looked.letters)
+    attention = run.task.spells(ModelInput(file)).attention
+    assert attention is not None and np.allclose(view.parts[0].weights, attention.weights.numpy())
+    assert view.facts["letters"] == list(attention.letters)
 
 
 def test_a_sound_without_letters_is_reported() -> None:
