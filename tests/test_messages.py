@@ -83,8 +83,8 @@ def unquoted(sources: list[Path], tests: list[Path]) -> list[str]:
 
 def test_every_message_is_quoted_by_a_test() -> None:
     tests = [path for path in sorted((ROOT / "tests").rglob("*.py")) if path != Path(__file__)]
-    found = unquoted(sorted((ROOT / "clew").rglob("*.py")), tests)
-    assert not found, "write a test of these messages, with what they say to do:\n" + "\n".join(found)
+    missing = unquoted(sorted((ROOT / "clew").rglob("*.py")), tests)
+    assert not missing, "write a test of these messages, with what they say to do:\n" + "\n".join(missing)
 
 
 def test_a_message_without_a_test_is_found(tmp_path: Path) -> None:

@@ -9,20 +9,20 @@ ROOT = Path(__file__).parents[2]
 
 def test_both_sides_are_called_in_every_round() -> None:
     called: list[str] = []
-    found = compare(
+    comparison = compare(
         "work", "peer", lambda: called.append("a"), lambda: called.append("b"), tokens=1, rounds=3, warmup=2
     )
     assert "".join(called) == "ab" + "ba" + "ab" + "ba" + "ab"  # the warm-up begins with ours, and so does what counts
-    assert isinstance(found, Comparison) and found.ours > 0 and found.theirs > 0
+    assert isinstance(comparison, Comparison) and comparison.ours > 0 and comparison.theirs > 0
 
 
 def test_a_comparison_shows_rates_and_their_ratio() -> None:
-    found = Comparison("work", "peer", ours=0.5, theirs=0.25, tokens=100)
-    assert found.ratio == 2.0
-    assert found.__str__().split() == ["work", "200", "tokens/s", "peer", "400", "tokens/s", "time", "2.00x"]
+    comparison = Comparison("work", "peer", ours=0.5, theirs=0.25, tokens=100)
+    assert comparison.ratio == 2.0
+    assert comparison.__str__().split() == ["work", "200", "tokens/s", "peer", "400", "tokens/s", "time", "2.00x"]
 
 
 def test_the_old_command_is_a_door_to_the_verb() -> None:
     command = [sys.executable, "-m", "benchmarks", "lstm_train"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert found.returncode == 2 and "unknown workload 'lstm_train'; did you mean 'lstm-train'?" in found.stderr
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert completed.returncode == 2 and "unknown workload 'lstm_train'; did you mean 'lstm-train'?" in completed.stderr

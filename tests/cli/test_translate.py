@@ -374,8 +374,8 @@ def test_training_ends_with_examples_and_the_next_command(
     parts = result.out.strip().split("\n\n")
     assert len(parts) == 3
     for part in parts:
-        source, wanted, written = part.split("\n")
-        assert wanted == "wanted:  " + " ".join(reversed(source.removeprefix("source:  ").split()))
+        source, target, written = part.split("\n")
+        assert target == "wanted:  " + " ".join(reversed(source.removeprefix("source:  ").split()))
         assert written.startswith("written:")
     first = parts[0].split("\n")[0].removeprefix("source:  ")
     assert f"next:  echo '{first}' | clew translate run\n" in result.err

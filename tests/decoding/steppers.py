@@ -45,8 +45,8 @@ class LookingTransition(Transition):
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         depth, sentence, coverage = state
         log_probs, depth = super().__call__(tokens, mask, depth)
-        looked = self.weights[sentence[:, None], tokens] * (1 if mask is None else mask[..., None])
-        return log_probs, (depth, sentence, Coverage(coverage.weights + looked.sum(1)))
+        attended = self.weights[sentence[:, None], tokens] * (1 if mask is None else mask[..., None])
+        return log_probs, (depth, sentence, Coverage(coverage.weights + attended.sum(1)))
 
 
 class Recurrent:

@@ -23,10 +23,10 @@ class Bigrams:
 
     def __init__(self, symbols: int, seed: int = 0):
         self.table = 2 * randn(symbols + 1, symbols, seed=seed).log_softmax(-1).numpy()
-        self.asked: list[tuple[int, ...]] = []
+        self.prefixes: list[tuple[int, ...]] = []
 
     def score(self, prefix: tuple[int, ...]) -> np.ndarray:
-        self.asked.append(tuple(prefix))
+        self.prefixes.append(tuple(prefix))
         return self.table[prefix[-1] if prefix else -1]
 
     def total(self, tokens: tuple[int, ...]) -> float:
@@ -122,9 +122,9 @@ def test_a_kneser_ney_model_can_be_the_language_model() -> None:
 def test_a_prefix_is_scored_once() -> None:
     model = Bigrams(3)
     prefix_beam_search(randn(2, 6, 3).log_softmax(-1), beams=5, language_model=model)
-    assert len(model.asked) == len(set(model.asked)) > 5
+    assert len(model.prefixes) == len(set(model.prefixes)) > 5
     prefix_beam_search(randn(2, 6, 3).log_softmax(-1), beams=5, language_model=model, alpha=0.0)
-    assert len(model.asked) == len(set(model.asked)), "a model with weight 0 is not called"
+    assert len(model.prefixes) == len(set(model.prefixes)), "a model with weight 0 is not called"
 
 
 def test_a_length_bonus_makes_transcripts_longer() -> None:

@@ -73,10 +73,10 @@ def test_a_step_that_is_not_calm_runs_as_written(cuts):
         return (number,), (output, kind - 1)
 
     def calm(frame: Any) -> int:
-        looked.append(frame[0].tolist())
+        checks.append(frame[0].tolist())
         return min((-number) % 4 for number in frame[0].tolist())  # a row at a multiple of 4 asks the host
 
-    looked: list[list[int]] = []
+    checks: list[list[int]] = []
     repeated = Interrupted(Eager(captured, (torch.tensor([1, 3]),)), as_written, calm)
     fed, parts_run, done = 100 * torch.arange(10)[:, None].expand(10, 2), [], 0
     for count in cuts:
@@ -86,7 +86,7 @@ def test_a_step_that_is_not_calm_runs_as_written(cuts):
     assert outputs.tolist() == [[start + 101 * step + 1 for step in range(10)] for start in (1, 3)]
     assert kinds.tolist() == [[int((1 + step) % 4 == 0 or (3 + step) % 4 == 0) for step in range(10)]] * 2
     assert repeated.frame[0].tolist() == [11, 13]
-    assert len(looked) <= 10, "the host checks only where it must, not at every step"
+    assert len(checks) <= 10, "the host checks only where it must, not at every step"
 
 
 def generate_sliding(task: LanguageModel, device: str) -> list[torch.Tensor]:

@@ -21,12 +21,12 @@ class Picking(Recurrent):
 
     def __init__(self, seed):
         super().__init__(5, seed)
-        self.given = []
+        self.lengths = []
 
     def __call__(self, tokens, mask, state, at=None):
         log_probs, state = super().__call__(tokens, mask, state)
         log_probs = picked(log_probs, at)
-        self.given.append(log_probs.shape[1])
+        self.lengths.append(log_probs.shape[1])
         return log_probs, state
 
 
@@ -124,9 +124,9 @@ def test_requested_positions_equal_those_of_the_whole_chunk(name, rows, places, 
     for real in (None, mask):
         state, expected_state = (stepper.initial_state(len(rows), 40) for _ in range(2))
         for _ in range(2):  # the second chunk continues from a state
-            inner.given.clear()
+            inner.lengths.clear()
             log_probs, state = read_at(stepper, tokens, real, state, at)
-            assert set(inner.given) <= {1, len(places)}  # one at which a sliding window restarts
+            assert set(inner.lengths) <= {1, len(places)}  # one at which a sliding window restarts
             expected, expected_state = stepper(tokens, real, expected_state)
             torch.testing.assert_close(log_probs, picked(expected, at))
             torch.testing.assert_close(leaves(state), leaves(expected_state))
@@ -140,7 +140,7 @@ def test_prefill_requests_one_position_per_row_through_every_stepper(name, rows,
     stepper = AROUND[name](inner)
     tokens, mask = padded([[*row, 0, 1] for row in rows])
     last, _ = prefill(stepper, tokens, mask, stepper.initial_state(len(rows), 16), chunk)
-    assert set(inner.given) == {1}
+    assert set(inner.lengths) == {1}
     for i, row in enumerate(rows):
         alone, _ = stepper(torch.tensor([[*row, 0, 1]]), None, stepper.initial_state(1, 16))
         torch.testing.assert_close(last[i], alone[0, -1])

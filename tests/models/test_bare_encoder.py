@@ -65,10 +65,10 @@ def by_the_paper(p: dict, vectors: np.ndarray) -> np.ndarray:
             )
 
         words = p["decoder.embedding.tokens.weight"][TOKENS[row].numpy()]
-        looked = parts.bahdanau(
+        attended = parts.bahdanau(
             q, words[None], [places], lambda s, h, score=score: attention.additive(score, s, h, 0), step, start
         )
-        outputs.append(looked[0])
+        outputs.append(attended[0])
     return np.array(outputs)
 
 

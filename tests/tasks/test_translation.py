@@ -134,12 +134,12 @@ def test_an_unknown_word_is_replaced_by_the_most_attended_source_word() -> None:
     replaced = translate([task], sources, greedy, replace_unknown=True)
     assert "<unk>" in plain[0][0].text and plain[1][0].text == "<unk> <unk> <unk> <unk>"
     assert replaced[1][0].text == "quagga quagga quagga quagga" and replaced[1][0].attention is None
-    looked = plain[0][0].attention
-    assert looked is not None
+    attention = plain[0][0].attention
+    assert attention is not None
     words = sources[0].source.split()
     expected = [
         words[int(row[:-1].argmax())] if token == task.target.unknown else task.target.token(token)
-        for token, row in zip(plain[0][0].tokens, looked.weights, strict=False)
+        for token, row in zip(plain[0][0].tokens, attention.weights, strict=False)
     ]
     assert replaced[0][0].text.split() == expected
 
