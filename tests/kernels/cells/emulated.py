@@ -51,7 +51,7 @@ class Emulated:
         self.library = ctypes.CDLL(str(library))
 
     def __call__(self, name: str, blocks: int, values: Sequence[Tensor | int]) -> None:
-        given = [
+        arguments = [
             ctypes.c_void_p(value.data_ptr()) if isinstance(value, Tensor) else ctypes.c_int(value) for value in values
         ]
-        getattr(self.library, name.replace("walk", "run"))(ctypes.c_int(blocks), *given)
+        getattr(self.library, name.replace("walk", "run"))(ctypes.c_int(blocks), *arguments)

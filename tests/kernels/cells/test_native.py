@@ -215,8 +215,8 @@ def test_a_user_cell_that_swaps_its_states_is_copied_rightly():
 
     cell, inputs = Swapping(), torch.randn(3, 7, 8, requires_grad=True)
     state = (torch.randn(3, 8, requires_grad=True), torch.randn(3, 8, requires_grad=True))
-    wanted = [inputs, *state, *cell.parameters()]
-    expected = with_gradients(*looped(cell, inputs, None, state), None, wanted)
-    actual = with_gradients(*walk_written_out(trace_step(cell, inputs, state), None, is_native=True), None, wanted)
+    tensors = [inputs, *state, *cell.parameters()]
+    expected = with_gradients(*looped(cell, inputs, None, state), None, tensors)
+    actual = with_gradients(*walk_written_out(trace_step(cell, inputs, state), None, is_native=True), None, tensors)
     for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)

@@ -29,12 +29,12 @@ slow = partial(pytest.param, marks=pytest.mark.slow)
 on_cuda = pytest.mark.skipif(not CUDA, reason="there is no GPU")
 
 
-def share(found: Tensor, wanted: Tensor) -> float:
-    found, wanted = found.detach().double(), wanted.detach().double()
-    return float((found - wanted).norm() / wanted.norm().clamp(min=1e-9))
+def share(actual: Tensor, expected: Tensor) -> float:
+    actual, expected = actual.detach().double(), expected.detach().double()
+    return float((actual - expected).norm() / expected.norm().clamp(min=1e-9))
 
 
-def results(y: Tensor, state: object, given: list[Tensor], mask: Tensor | None) -> list[Tensor]:
+def results(y: Tensor, state: object, tensors: list[Tensor], mask: Tensor | None) -> list[Tensor]:
     """y where it is specified, the state, and the gradients of a random sum of them."""
     generator = torch.Generator().manual_seed(1)
 
@@ -43,7 +43,7 @@ def results(y: Tensor, state: object, given: list[Tensor], mask: Tensor | None) 
 
     y = y if mask is None else torch.where(mask[..., None], y, 0.0)
     total = (y.float() * like(y)).sum() + sum((leaf.float() * like(leaf)).sum() for leaf in leaves(state))
-    return [y, *leaves(state), *torch.autograd.grad(total, given)]
+    return [y, *leaves(state), *torch.autograd.grad(total, tensors)]
 
 
 def drawn(
@@ -76,15 +76,15 @@ def drawn(
 def test_the_walk_equals_the_loop_in_values_and_gradients(tmp_path, cell, dtype, sizes, batch, length, is_masked):
     torch.manual_seed(0)
     x, mask, state = drawn(cell, batch, length, is_masked)
-    given = [x, *leaves(state), *cell.parameters()]
+    tensors = [x, *leaves(state), *cell.parameters()]
     layer = Recurrent(cell)
-    wanted = results(*layer.cell_loop(x, mask, state), given, mask)
+    expected = results(*layer.cell_loop(x, mask, state), tensors, mask)
     step = trace_step(cell.forward, cell.inputs(x), state)
     step = step._replace(inputs=tuple(each.to(dtype) for each in step.inputs))
     program = program_for(step, sizes, dtype, is_masked, True)
     launch = emulated.Emulated(program, tmp_path)
-    found = results(*walk_with(step, mask, dtype, sizes, program, launch, True), given, mask)
-    for ours, theirs in zip(found, wanted, strict=True):
+    actual = results(*walk_with(step, mask, dtype, sizes, program, launch, True), tensors, mask)
+    for ours, theirs in zip(actual, expected, strict=True):
         assert ours.isfinite().all()
         assert share(ours, theirs) < ALLOWED[dtype]
 
@@ -96,13 +96,13 @@ def test_a_walk_without_gradients_keeps_nothing_for_them(tmp_path):
     x, _, state = drawn(cell, 3, 5, False)
     sizes = Sizes(16, 16, 8, 1, 2, 0)
     with torch.no_grad():
-        wanted = Recurrent(cell).cell_loop(x, None, state)
+        expected = Recurrent(cell).cell_loop(x, None, state)
         step = trace_step(cell.forward, cell.inputs(x), state)
         program = program_for(step, sizes, torch.float32, False, False)
         y, new = walk_with(step, None, torch.float32, sizes, program, emulated.Emulated(program, tmp_path), False)
     assert "products" not in program.forward
-    assert share(y, wanted[0]) < 1e-6 and all(
-        share(a, b) < 1e-6 for a, b in zip(leaves(new), leaves(wanted[1]), strict=True)
+    assert share(y, expected[0]) < 1e-6 and all(
+        share(a, b) < 1e-6 for a, b in zip(leaves(new), leaves(expected[1]), strict=True)
     )
 
 
@@ -147,9 +147,9 @@ def test_a_user_s_cell_runs_on_the_kernel_in_inference_mode_too(on_emulated_gpu)
     layer = Recurrent(Leaky(5, 16))
     with torch.inference_mode():
         x = torch.randn(3, 7, 5)
-        found = walked(layer, x)
-        wanted = layer.cell_loop(x, None, layer.cell.initial_state(3, like=x))
-    assert on_emulated_gpu.count("walk_forward") == 2 and share(found[0], wanted[0]) < 1e-6
+        actual = walked(layer, x)
+        expected = layer.cell_loop(x, None, layer.cell.initial_state(3, like=x))
+    assert on_emulated_gpu.count("walk_forward") == 2 and share(actual[0], expected[0]) < 1e-6
 
 
 def test_second_derivatives_are_refused_with_the_remedy(on_emulated_gpu):
@@ -185,10 +185,10 @@ def test_both_sides_of_the_comparison_drop_the_same_weights(on_emulated_gpu, cap
     layer = Recurrent(Dropped(5, 16, weight_drop=0.5)).train()
     x = torch.randn(2, 7, 5)
     state = torch.get_rng_state()
-    found = walked(layer, x)
+    actual = walked(layer, x)
     torch.set_rng_state(state)  # the comparison has drawn nothing
-    wanted = layer.cell_loop(x, None, layer.cell.initial_state(2, like=x))
-    assert not caplog.text and share(found[0], wanted[0]) < 1e-6
+    expected = layer.cell_loop(x, None, layer.cell.initial_state(2, like=x))
+    assert not caplog.text and share(actual[0], expected[0]) < 1e-6
 
 
 def test_a_cell_that_was_refused_does_not_decide_for_another(on_emulated_gpu):
@@ -240,11 +240,11 @@ def test_a_variance_of_numbers_far_from_0_keeps_its_digits(on_emulated_gpu):
     torch.manual_seed(0)
     layer = Recurrent(Varied(5, 20))
     x = torch.randn(3, 12, 5)
-    found, wanted = (
+    actual, expected = (
         walked(layer, x),
         layer.double().cell_loop(x.double(), None, torch.zeros(3, 20, dtype=torch.float64)),
     )
-    assert share(found[0], wanted[0]) < 1e-4
+    assert share(actual[0], expected[0]) < 1e-4
 
 
 @pytest.mark.parametrize("width", [8, 100, 256, 650, 768, 1024, 1500])
@@ -270,8 +270,8 @@ def test_a_projected_lstm_carries_its_wide_vector(is_masked):
     x, mask, state = drawn(cell, 4, 7, is_masked, dtype=torch.float64)
     if mask is not None:
         mask[0] = False  # a row without a real position
-    given = [x, *leaves(state), *cell.parameters()]
-    wanted = results(*Recurrent(cell).cell_loop(x, mask, state), given, mask)
+    tensors = [x, *leaves(state), *cell.parameters()]
+    expected = results(*Recurrent(cell).cell_loop(x, mask, state), tensors, mask)
     recurrence = cell.recurrence(x, state)
     carried, outputs = recurrence.state, []
     for t in range(x.shape[1]):
@@ -280,7 +280,7 @@ def test_a_projected_lstm_carries_its_wide_vector(is_masked):
         carried = type(new)(*(torch.where(keeps[:, None], a, b) for a, b in zip(new, carried, strict=True)))
         outputs.append(y)
     y, new = recurrence.finish(torch.stack(outputs, 1), carried, mask)
-    for ours, theirs in zip(results(y, new, given, mask), wanted, strict=True):
+    for ours, theirs in zip(results(y, new, tensors, mask), expected, strict=True):
         assert share(ours, theirs) < 1e-12
 
 
@@ -294,20 +294,20 @@ def test_every_cell_on_a_gpu_equals_its_equation(name, is_masked, dtype, monkeyp
     for batch, length, dim in ((3, 5, 40), (20, 33, 72), (16, 12, 256)):
         cell = {**CELLS, "leaky": Leaky}[name](12, dim).cuda()
         x, mask, state = drawn(cell, batch, length, is_masked, "cuda")
-        given = [x, *leaves(state), *cell.parameters()]
+        tensors = [x, *leaves(state), *cell.parameters()]
         layer = Recurrent(cell)
         with torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
             walked = on_gpu.walk_on_gpu(cell, x, mask, state, layer.cell_loop)
             written = layer.cell_loop(x, mask, state)
         assert walked is not None
-        found, plain = results(*walked, given, mask), results(*written, given, mask)
+        actual, plain = results(*walked, tensors, mask), results(*written, tensors, mask)
         double = deepcopy(layer).double()
         wide = x.detach().double().requires_grad_()
         wide_state = with_leaves(state, [leaf.detach().double().requires_grad_() for leaf in leaves(state)])
         exact = results(
             *double.cell_loop(wide, mask, wide_state), [wide, *leaves(wide_state), *double.parameters()], mask
         )
-        for ours, theirs, right in zip(found, plain, exact, strict=True):
+        for ours, theirs, right in zip(actual, plain, exact, strict=True):
             assert share(ours, right) < ALLOWED[dtype] + 2 * share(theirs, right)
 
 
@@ -317,11 +317,11 @@ def test_padding_may_hold_anything(monkeypatch):
     torch.manual_seed(0)
     layer = Recurrent(CELLS["lstm"](8, 32)).cuda()
     x, mask, state = drawn(layer.cell, 6, 9, True, "cuda")
-    given = [*leaves(state), *layer.parameters()]
+    tensors = [*leaves(state), *layer.parameters()]
     clean, spoilt = (torch.where(mask[..., None], x.detach(), value) for value in (0.0, torch.nan))
-    wanted = results(*on_gpu.walk_on_gpu(layer.cell, clean, mask, state, layer.cell_loop), given, mask)
-    found = results(*on_gpu.walk_on_gpu(layer.cell, spoilt, mask, state, layer.cell_loop), given, mask)
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(found, wanted, strict=True))
+    expected = results(*on_gpu.walk_on_gpu(layer.cell, clean, mask, state, layer.cell_loop), tensors, mask)
+    actual = results(*on_gpu.walk_on_gpu(layer.cell, spoilt, mask, state, layer.cell_loop), tensors, mask)
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(actual, expected, strict=True))
 
 
 @on_cuda
@@ -330,11 +330,11 @@ def test_layers_take_the_kernel_and_chunks_go_on_from_each_other():
     layer = Recurrent(CELLS["coupled_lstm"](16, 48)).cuda()
     x = torch.randn(5, 20, 16, device="cuda")
     with only_equations(), torch.no_grad():
-        wanted, end = layer(x)
+        expected, end = layer(x)
     with torch.no_grad():
         first, state = layer(x[:, :9])
         second, state = layer(x[:, 9:], state=state)
-    assert share(torch.cat([first, second], 1), wanted) < 2e-6
+    assert share(torch.cat([first, second], 1), expected) < 2e-6
     assert all(share(a, b) < 2e-6 for a, b in zip(leaves(state.cell), leaves(end.cell), strict=True))
 
 
@@ -345,10 +345,10 @@ def test_a_layer_read_both_ways_equals_its_equation():
     x = torch.randn(6, 15, 16, device="cuda")
     mask = torch.arange(15, device="cuda") < torch.randint(1, 16, (6, 1), device="cuda")
     with torch.no_grad(), only_equations():
-        wanted, _ = layer(x, mask)
+        expected, _ = layer(x, mask)
     with torch.no_grad():
-        found, _ = layer(x, mask)
-    assert share(found[mask], wanted[mask]) < 2e-6
+        actual, _ = layer(x, mask)
+    assert share(actual[mask], expected[mask]) < 2e-6
 
 
 class Stale(Leaky):
@@ -365,10 +365,10 @@ def test_a_cell_that_changes_itself_runs_as_written():
     layer = Recurrent(Stale(8, 16)).cuda()
     x = torch.randn(2, 6, 8, device="cuda")
     with torch.no_grad():
-        found, _ = layer(x)
+        actual, _ = layer(x)
         layer.cell.times.zero_()
-        wanted, _ = layer.loop(x, None, layer.initial_state(2, like=x))
-    assert torch.equal(found, wanted)
+        expected, _ = layer.loop(x, None, layer.initial_state(2, like=x))
+    assert torch.equal(actual, expected)
 
 
 @on_cuda

@@ -64,9 +64,9 @@ def test_the_graph_gives_what_the_cell_gives(name):
     cell, _, inputs, state = drawn(BUILT[name])
     step = traced(cell, inputs, state)
     y, new = cell(unbind_steps(inputs, LENGTH)[AT], state)
-    wanted = [y, *leaves(new)]
-    found = evaluate([step.output, *step.new_states], numbers(leaf_values(step, AT)))
-    for ours, theirs in zip(found, wanted, strict=True):
+    expected = [y, *leaves(new)]
+    actual = evaluate([step.output, *step.new_states], numbers(leaf_values(step, AT)))
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-12, atol=1e-12)
     rebuilt = step.rebuild(leaves(new))
     assert type(rebuilt) is type(new) and all(a is b for a, b in zip(leaves(rebuilt), leaves(new), strict=True))
@@ -79,18 +79,18 @@ def test_the_derived_backward_pass_is_that_of_autograd(name):
     y, new = cell(unbind_steps(inputs, LENGTH)[AT], state)
     outputs = [y, *leaves(new)]
     weights = [torch.randn_like(each) for each in outputs]
-    wanted_of = [x, *leaves(state), *cell.parameters()]
-    wanted = torch.autograd.grad(outputs, wanted_of, weights, retain_graph=True, allow_unused=True)
+    tensors = [x, *leaves(state), *cell.parameters()]
+    expected = torch.autograd.grad(outputs, tensors, weights, retain_graph=True, allow_unused=True)
 
     graph, values = step.graph, leaf_values(step, AT)
-    given = [graph.leaf("error", place) for place in range(len(weights))]
-    errors = errors_of(graph, list(zip([step.output, *step.new_states], given, strict=True)))
+    error_leaves = [graph.leaf("error", place) for place in range(len(weights))]
+    errors = errors_of(graph, list(zip([step.output, *step.new_states], error_leaves, strict=True)))
     reached = [leaf for leaf in values if leaf in errors and values[leaf].requires_grad]
-    all_values = numbers(values) | numbers(dict(zip(given, weights, strict=True)))
-    ours = [torch.tensor(each) for each in evaluate([errors[leaf] for leaf in reached], all_values)]
-    ours = [each.sum_to_size(values[leaf].shape) for each, leaf in zip(ours, reached, strict=True)]
-    found = torch.autograd.grad([values[leaf] for leaf in reached], wanted_of, ours, allow_unused=True)
-    for a, b, tensor in zip(found, wanted, wanted_of, strict=True):
+    all_values = numbers(values) | numbers(dict(zip(error_leaves, weights, strict=True)))
+    leaf_errors = [torch.tensor(each) for each in evaluate([errors[leaf] for leaf in reached], all_values)]
+    leaf_errors = [each.sum_to_size(values[leaf].shape) for each, leaf in zip(leaf_errors, reached, strict=True)]
+    actual = torch.autograd.grad([values[leaf] for leaf in reached], tensors, leaf_errors, allow_unused=True)
+    for a, b, tensor in zip(actual, expected, tensors, strict=True):
         torch.testing.assert_close(
             torch.zeros_like(tensor) if a is None else a, torch.zeros_like(tensor) if b is None else b
         )
@@ -109,11 +109,11 @@ def test_steps_of_one_structure_have_one_signature_and_others_another():
         cell, _, inputs, state = drawn(build, dim=dim)
         return traced(cell, inputs, state).signature
 
-    found = {name: signature(build) for name, build in BUILT.items()}
-    assert found["lstm"] == signature(BUILT["lstm"], dim=4) == found["resting dropout"]
+    signatures = {name: signature(build) for name, build in BUILT.items()}
+    assert signatures["lstm"] == signature(BUILT["lstm"], dim=4) == signatures["resting dropout"]
     same = {"lstm", "resting dropout"}
-    assert len(set(found.values())) == len(found) - len(same) + 1
-    assert signature(partial(Leaky, leak=0.5)) == found["Leaky"]
+    assert len(set(signatures.values())) == len(signatures) - len(same) + 1
+    assert signature(partial(Leaky, leak=0.5)) == signatures["Leaky"]
 
 
 def test_the_same_tensor_is_the_same_leaf_whatever_its_shape():

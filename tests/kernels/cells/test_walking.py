@@ -44,14 +44,14 @@ def looped(cell, inputs, real, state):
     return torch.stack(outputs, 1), state
 
 
-def with_gradients(y, state, real, wanted):
+def with_gradients(y, state, real, tensors):
     y = y if real is None else torch.where(real[..., None], y, 0.0)
     loss = y.sin().sum() + sum((place + 1.5) * each.cos().sum() for place, each in enumerate(leaves(state)))
-    gradients = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+    gradients = torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True)
     return [
         y,
         *leaves(state),
-        *(torch.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True)),
+        *(torch.zeros_like(x) if g is None else g for x, g in zip(tensors, gradients, strict=True)),
     ]
 
 
@@ -60,10 +60,10 @@ def with_gradients(y, state, real, wanted):
 def test_values_and_gradients_are_those_of_the_equation(name, mask):
     cell, x, state = drawn(BUILT[name])
     inputs, real = cell.inputs(x), MASKS[mask]
-    wanted = [x, *leaves(state), *cell.parameters()]
-    right = with_gradients(*looped(cell, inputs, real, state), real, wanted)
-    found = with_gradients(*walk_written_out(trace_step(cell, inputs, state), real), real, wanted)
-    for a, b in zip(found, right, strict=True):
+    tensors = [x, *leaves(state), *cell.parameters()]
+    expected = with_gradients(*looped(cell, inputs, real, state), real, tensors)
+    actual = with_gradients(*walk_written_out(trace_step(cell, inputs, state), real), real, tensors)
+    for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
@@ -102,18 +102,18 @@ def test_a_layer_walks_and_gives_what_its_equation_gives(name, caplog):
     cell, x, state = drawn(BUILT[name])
     layer, mask = Recurrent(cell.eval()), MASKS["ragged"]
     before = RecurrentState(state, torch.zeros(3, dtype=torch.long))
-    wanted = [x, *leaves(state), *cell.parameters()]
+    tensors = [x, *leaves(state), *cell.parameters()]
 
     def run() -> list[torch.Tensor]:
         y, after = layer(x, mask, before)
-        return [y, *with_gradients(y, after.cell, mask, wanted)]
+        return [y, *with_gradients(y, after.cell, mask, tensors)]
 
-    y, *found = run()
+    y, *actual = run()
     assert type(y.grad_fn).__name__ == "_WalkBackward"
     with only_equations():
-        y, *right = run()
+        y, *expected = run()
     assert type(y.grad_fn).__name__ != "_WalkBackward"
-    for a, b in zip(found, right, strict=True):
+    for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
@@ -298,10 +298,10 @@ def test_long_walks_in_float32_are_near_the_equation(name):
         y, _ = layer(x)
         return [y, *torch.autograd.grad(y.sin().sum(), list(layer.parameters()))]
 
-    found = run()
+    actual = run()
     with only_equations():
-        right = run()
-    for a, b in zip(found, right, strict=True):
+        expected = run()
+    for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
 
 
