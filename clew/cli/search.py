@@ -78,6 +78,7 @@ def search_from_python(
     from clew.cli.options.code import load_code
     from clew.cli.terminal.progress import Lines
     from clew.core.errors import UserError, shown
+    from clew.data.streams.iterables import PREFIX
     from clew.recipes.listed import listed_settings
     from clew.runs.settings.keywords import settings_of
     from clew.studies.searching import search
@@ -94,6 +95,11 @@ def search_from_python(
     axes = space_assignments(space)
     if data is not None:
         settings += listed_settings(recipe, settings, data)
+    if jobs > 1 and any(setting.startswith(f"data.train={PREFIX}") for setting in settings):
+        raise UserError(
+            f"data= is a stream from Python, which the processes of {jobs} jobs cannot read; set jobs=1, or pass a list"
+            " or a file"
+        )
     return search(
         recipe,
         (*settings, *axes),

@@ -188,3 +188,9 @@ def test_invalid_spaces_are_rejected_in_one_sentence(space: object, sentence: st
 def test_mistakes_in_arguments_are_reported_in_python_notation(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         clew.search("text-lstm", {"model__dim": (8, 16)}, "data.train=story.txt", **arguments)
+
+
+def test_a_stream_from_python_cannot_be_read_by_several_jobs() -> None:
+    sentence = "data= is a stream from Python, which the processes of 2 jobs cannot read; set jobs=1, or pass a list or"
+    with pytest.raises(UserError, match=sentence):
+        clew.search("text-lstm", {"model__dim": (8, 16)}, data=lambda: iter(["a text"]), trials=2, jobs=2)
