@@ -89,6 +89,11 @@ def test_missing_values_become_null_and_lists_stay_lists() -> None:
     assert stored_rows(listed_settings("tag", [], rows)) == [
         {"words": ["a", "b"], "tags": ["X", "Y"], "n": None, "i": 3}
     ]
+    days = np.array(["2020-01-02", "NaT"], dtype="datetime64[ns]")
+    rows_with_days = [{"text": "a", "label": days[0], "days": days}]
+    assert stored_rows(listed_settings("classify", [], rows_with_days)) == [
+        {"text": "a", "label": "2020-01-02 00:00:00", "days": ["2020-01-02 00:00:00", None]}
+    ]
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(
         {

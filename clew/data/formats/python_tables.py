@@ -82,6 +82,8 @@ def json_value(value: Any) -> Any:
     if type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, (np.generic, np.ndarray)):
+        if (name := value.dtype.str).endswith("[ns]"):  # `tolist` would convert such dates to numbers
+            value = value.astype(name.replace("[ns]", "[us]"))
         value = value.tolist()
     if isinstance(value, float):
         return value if np.isfinite(value) else None
