@@ -26,11 +26,16 @@ LEAST_STEPS = 2
 """The minimum number of steps: a single step takes less time than its trace."""
 COMPARED = 3
 """The number of steps that are compared."""
+MOST_STRUCTURES = 16
+"""The most structures of one cell that are compared. Numbers are part of a structure: a cell with one that changes in
+every call, such as an annealed slope, would be compared and compiled in every call, which takes longer than a loop."""
 
 _traced: MutableMapping[nn.Module, dict[tuple[bool, bool], bool]] = WeakKeyDictionary()
 """Whether a cell can be walked in training and in evaluation, with compiled steps and without; cached, since a trace
 takes as long as a few steps."""
 _agreement: dict[Hashable, bool] = {}
+_num_compared: MutableMapping[nn.Module, int] = WeakKeyDictionary()
+"""How many structures of a cell were compared."""
 
 
 def may_walk(cell: Any, x: Tensor, state: State) -> bool:
@@ -90,6 +95,10 @@ def agrees_with_loop(cell: Any, step: Step, inputs: Tree, real: Tensor | None, s
     if key not in _agreement:
         if like.is_cuda and torch.cuda.is_current_stream_capturing():
             return True  # values cannot be compared here
+        if _num_compared.get(cell, 0) >= MOST_STRUCTURES:
+            log_once(logging.DEBUG, f"a {type(cell).__name__} runs as a loop: its step has other numbers in every call")
+            return False
+        _num_compared[cell] = _num_compared.get(cell, 0) + 1
         _agreement[key] = _agree(cell, inputs, real, state, is_native)
         if not _agreement[key]:
             sentence = f"a {type(cell).__name__} runs as a loop: its walk differs from its steps; this is a bug in clew"

@@ -281,6 +281,36 @@ def test_a_walk_that_gives_other_numbers_is_not_taken(monkeypatch, caplog):
     assert caplog.messages == ["a Rooted runs as a loop: its walk differs from its steps; this is a bug in clew"]
 
 
+class Annealed(Leaky):
+    """h' = tanh(s (W x + U h)), with another slope s in every call."""
+
+    slope = 1.0
+
+    def inputs(self, x):
+        self.slope *= 1.01
+        return super().inputs(x)
+
+    def forward(self, inputs, state):
+        hidden = torch.tanh(self.slope * (inputs + self.recurrent(state)))
+        return hidden, hidden
+
+
+def test_a_cell_with_another_number_in_every_call_is_soon_looped(monkeypatch, caplog):
+    caplog.set_level(logging.DEBUG, "clew")
+    monkeypatch.setattr(walking, "_agreement", {})
+    monkeypatch.setattr(written_out, "_plans", {})
+    layer, x = Recurrent(Annealed(5, 6)), torch.randn(2, 4, 5)
+    is_walked = [type(layer(x)[0].grad_fn).__name__ == "_WalkBackward" for _ in range(walking.MOST_STRUCTURES + 4)]
+    assert is_walked == [True] * walking.MOST_STRUCTURES + [False] * 4
+    assert len(walking._agreement) == len(written_out._plans) == walking.MOST_STRUCTURES
+    assert caplog.messages == ["a Annealed runs as a loop: its step has other numbers in every call"]
+    x, slope = x[:1], layer.cell.slope
+    y, _ = layer(x)
+    layer.cell.slope = slope
+    with only_equations():
+        assert torch.equal(y, layer(x)[0])
+
+
 def test_a_single_step_and_a_watched_cell_are_looped():
     layer = Recurrent(Leaky(5, 6))
     for x in (torch.randn(2, 1, 5), torch.randn(2, 4, 5)):
