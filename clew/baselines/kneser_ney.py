@@ -63,10 +63,6 @@ class KneserNey:
     def order(self) -> int:
         return len(self.orders) + 1
 
-    @property
-    def num_ngrams(self) -> int:
-        return self.vocabulary + sum(len(order.keys) for order in self.orders)
-
     def log_probs(self, tokens: Sequence[int] | np.ndarray) -> np.ndarray:
         """log p of each token of a sequence, given those before it."""
         return self._log_probs(joined([tokens], self.vocabulary))

@@ -63,10 +63,6 @@ class Mentions(NamedTuple):
     counts: tuple[int, ...]
     num_invented: int
 
-    @property
-    def num_covered(self) -> int:
-        return sum(count > 0 for count in self.counts)
-
 
 def captions(scene: Scene) -> list[GroundedText]:
     """Return one to five different true sentences; the first describes its things completely."""

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clew.core.errors import UserError, few_of, shown, unknown
+from clew.core.errors import UserError, shown, unknown
 from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attending.hard_attention import HardAttention
 from clew.layers.attention import Attention, SelfAttention
@@ -162,8 +162,3 @@ def cut_columns(linear: nn.Linear, heads: list[int], width: int) -> None:
 
 def places_of(heads: list[int], width: int, like: Tensor) -> Tensor:
     return (torch.tensor(heads, dtype=torch.long)[:, None] * width + torch.arange(width)).flatten().to(like.device)
-
-
-def describe_kept(kept: Mapping[str, Sequence[int]]) -> str:
-    """`layer 1: 2 3; layer cross.1: none`."""
-    return few_of([f"layer {name}: {' '.join(map(str, heads)) or 'none'}" for name, heads in kept.items()])
