@@ -17,7 +17,7 @@ from clew.kernels.cells.walking import may_walk, walk_cell
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.layers.cell import with_fixed
 from clew.layers.cells import Cell
-from clew.layers.recurrence.norm_penalty import begin_steps, is_seen
+from clew.layers.recurrence.norm_penalty import begin_steps, is_recording
 from clew.layers.recurrence.scanning import scan_cell
 from clew.layers.sequence import SequenceLayer
 
@@ -43,7 +43,9 @@ class Recurrent(SequenceLayer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         state = self.initial_state(x.shape[0], like=x) if state is None else state
-        in_steps = not x.shape[1] or has_documents(mask) or is_seen() or (x.shape[1] == 1 and is_in_integers(self.cell))
+        in_steps = (
+            not x.shape[1] or has_documents(mask) or is_recording() or (x.shape[1] == 1 and is_in_integers(self.cell))
+        )
         if x.is_cuda and not in_steps and (walk := choose("walk_on_gpu", self.cell)):
             walked = walk(self.cell, x, real_positions(mask), state.cell, self.cell_loop)
             if walked is not None:
@@ -102,7 +104,7 @@ class Recurrent(SequenceLayer):
         carried, outputs, whole = state.cell, [], self.cell.inputs(x) if inputs is None else inputs
         recorded = (
             begin_steps(self.cell, unbind_steps(with_fixed(self.cell.inputs(x.detach()), whole), x.shape[1]))
-            if is_seen()
+            if is_recording()
             else None
         )
         with steps_of_a_loop():

@@ -17,7 +17,7 @@ from clew.core.batches import at_step, cut_rows, num_rows, rows_of, to_device
 from clew.core.processes import rank, seed_everything, sum_over_processes, world_size
 from clew.core.state import detach_state, map_tree
 from clew.core.types import State, Term
-from clew.layers.recurrence.norm_penalty import Steps, penalty_of_rows, seeing_steps
+from clew.layers.recurrence.norm_penalty import Steps, penalty_of_rows, recording_steps
 from clew.training.captured import CapturedPasses, Pass
 from clew.training.feeding import FedBatch
 from clew.training.parallel import exchange_gradients
@@ -122,7 +122,7 @@ def one_pass(task: nn.Module, options: StepOptions, scale: int = 1) -> Pass:
     def run(micro: Any, carried: State, counts: dict[str, Tensor]) -> tuple[dict[str, Tensor], State]:
         with options.autocast():
             recorded: list[Steps] = []
-            with seeing_steps(recorded) if options.norm_penalty else nullcontext():
+            with recording_steps(recorded) if options.norm_penalty else nullcontext():
                 terms, state = task(micro, carried)
             # Without carry the state is dropped here, else all layers' keys and values would outlive the backward pass.
             state = detach_state(state) if options.carry else None

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from clew.core.state import leaves, with_leaves
 from clew.core.types import State, Tree
 
-_seen: ContextVar[list["Steps"] | None] = ContextVar("seen_steps", default=None)
+_recorded: ContextVar[list["Steps"] | None] = ContextVar("recorded_steps", default=None)
 
 
 class Steps:
@@ -54,23 +54,23 @@ class Steps:
 
 
 @contextmanager
-def seeing_steps(steps: list[Steps]) -> Iterator[None]:
+def recording_steps(steps: list[Steps]) -> Iterator[None]:
     """Within this context, recurrences run as equations and append their steps to `steps`."""
-    token = _seen.set(steps)
+    token = _recorded.set(steps)
     try:
         yield
     finally:
-        _seen.reset(token)
+        _recorded.reset(token)
 
 
-def is_seen() -> bool:
+def is_recording() -> bool:
     """Whether steps are recorded; never in compiled layers, which training refuses together with the penalty."""
-    return not torch.compiler.is_compiling() and _seen.get() is not None
+    return not torch.compiler.is_compiling() and _recorded.get() is not None
 
 
 def begin_steps(cell: nn.Module, inputs: list[Tree]) -> Steps | None:
     """Start recording a recurrence, if steps are recorded. `inputs` are the cell's, computed from a constant x."""
-    recorded = _seen.get()
+    recorded = _recorded.get()
     if recorded is None:
         return None
     steps = Steps(cell, inputs)
@@ -78,9 +78,9 @@ def begin_steps(cell: nn.Module, inputs: list[Tree]) -> Steps | None:
     return steps
 
 
-def penalty_of_rows(error: Tensor, seen: list[Steps]) -> Tensor:
+def penalty_of_rows(error: Tensor, recorded: list[Steps]) -> Tensor:
     """Omega of every row (batch,), for an error that depends on the recorded steps."""
-    rows = [penalty_of(error, steps) for steps in seen if steps.is_fit and len(steps.after) > 1]
+    rows = [penalty_of(error, steps) for steps in recorded if steps.is_fit and len(steps.after) > 1]
     return torch.stack(rows).sum(0) if rows else error.new_zeros(1)
 
 

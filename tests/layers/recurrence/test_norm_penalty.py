@@ -11,7 +11,7 @@ from clew.core.types import Memory
 from clew.layers.attentive import AttentiveCell
 from clew.layers.cells import CELLS, Cell, Elman
 from clew.layers.recurrence.lstm_cells import LSTMState
-from clew.layers.recurrence.norm_penalty import Steps, penalty_of_rows, seeing_steps
+from clew.layers.recurrence.norm_penalty import Steps, penalty_of_rows, recording_steps
 from clew.layers.recurrent import Bidirectional, Recurrent, unbind_steps
 from clew.layers.scores import SCORES
 from tests.references.agreement import randn, randomise
@@ -79,11 +79,11 @@ def test_the_penalty_and_its_gradient_equal_those_of_full_jacobians(name: str, p
     layer, x = Recurrent(cell), randn(3, 5, 2)
     lengths = [5, 3, 1] if padded else [5, 5, 5]
     mask = torch.arange(5) < torch.tensor(lengths)[:, None] if padded else None
-    steps_seen: list[Steps] = []
-    with seeing_steps(steps_seen):
+    recorded_steps: list[Steps] = []
+    with recording_steps(recorded_steps):
         y, _ = layer(x, mask)
     y = y if mask is None else y.masked_fill(~mask[..., None], 0.0)
-    omega = penalty_of_rows(error_of(y), steps_seen)
+    omega = penalty_of_rows(error_of(y), recorded_steps)
     gradients, values = reference(cell, x, lengths)
     torch.testing.assert_close(omega, torch.tensor(values, dtype=torch.float64))
     actual = torch.autograd.grad(omega.sum(), list(cell.parameters()), allow_unused=True)
@@ -98,36 +98,36 @@ def test_one_step_of_an_elman_cell_by_hand() -> None:
         cell.input_weight.fill_(0.5)
         cell.hidden_weight.fill_(1.7)
         cell.bias.fill_(0.0)
-    steps_seen: list[Steps] = []
-    with seeing_steps(steps_seen):
+    recorded_steps: list[Steps] = []
+    with recording_steps(recorded_steps):
         y, _ = Recurrent(cell)(torch.tensor([[[1.0], [2.0]]], dtype=torch.float64))
-    omega = penalty_of_rows(3 * y.sum(), steps_seen)
+    omega = penalty_of_rows(3 * y.sum(), recorded_steps)
     second = math.tanh(1.0 + 1.7 * math.tanh(0.5))
     assert omega.item() == pytest.approx((1.7 * (1 - second**2) - 1) ** 2)
 
 
 def test_the_penalty_gives_inputs_no_gradient_and_changes_no_output() -> None:
     layer, x = Recurrent(randomise(CELLS["lstm"](2, 3))), randn(2, 4, 2).requires_grad_()
-    steps_seen: list[Steps] = []
-    with seeing_steps(steps_seen):
+    recorded_steps: list[Steps] = []
+    with recording_steps(recorded_steps):
         y, state = layer(x)
     plain, plain_state = layer(x)
     torch.testing.assert_close(y, plain)
     torch.testing.assert_close(state.cell.cell, plain_state.cell.cell)
     assert isinstance(state.cell, LSTMState)
-    assert torch.autograd.grad(penalty_of_rows(error_of(y), steps_seen).sum(), x, allow_unused=True) == (None,)
+    assert torch.autograd.grad(penalty_of_rows(error_of(y), recorded_steps).sum(), x, allow_unused=True) == (None,)
 
 
 def test_documents_do_not_continue_each_other() -> None:
     layer, x = Recurrent(randomise(CELLS["gru"](2, 3))), randn(1, 6, 2)
-    steps_seen: list[Steps] = []
-    with seeing_steps(steps_seen):
+    recorded_steps: list[Steps] = []
+    with recording_steps(recorded_steps):
         y, _ = layer(x, torch.tensor([[1, 1, 1, 2, 2, 2]]))
-    together = penalty_of_rows(error_of(y), steps_seen).item()
+    together = penalty_of_rows(error_of(y), recorded_steps).item()
     apart = []
     for part in (slice(0, 3), slice(3, 6)):
         each: list[Steps] = []
-        with seeing_steps(each):
+        with recording_steps(each):
             y, _ = layer(x[:, part])
         apart.append(penalty_of_rows((y.sin() * randn(1, 6, 3, seed=9)[:, part]).sum(), each).item())
     assert together == pytest.approx(sum(apart) / 2)
@@ -136,18 +136,18 @@ def test_documents_do_not_continue_each_other() -> None:
 def test_both_readers_are_summed_and_cells_around_attention_are_skipped() -> None:
     ahead, back = (Recurrent(randomise(CELLS["lstm"](2, 3), seed)) for seed in (0, 1))
     layer: nn.Module = Bidirectional(ahead, back)
-    steps_seen: list[Steps] = []
-    with seeing_steps(steps_seen):
+    recorded_steps: list[Steps] = []
+    with recording_steps(recorded_steps):
         y, _ = layer(randn(2, 4, 2))
-    assert len(steps_seen) == 2 and all(steps.is_fit for steps in steps_seen)
+    assert len(recorded_steps) == 2 and all(steps.is_fit for steps in recorded_steps)
     error = error_of(y)
     torch.testing.assert_close(
-        penalty_of_rows(error, steps_seen),
-        penalty_of_rows(error, steps_seen[:1]) + penalty_of_rows(error, steps_seen[1:]),
+        penalty_of_rows(error, recorded_steps),
+        penalty_of_rows(error, recorded_steps[:1]) + penalty_of_rows(error, recorded_steps[1:]),
     )
     attentive = Recurrent(AttentiveCell(2, 3, CELLS["gru"](5, 4), SCORES["general"](4, 3))).double()
     memory = Memory(randn(2, 5, 3), None, None)
-    steps_seen = []
-    with seeing_steps(steps_seen):
+    recorded_steps = []
+    with recording_steps(recorded_steps):
         y, _ = attentive(randn(2, 4, 2), None, attentive.initial_state(2, memory, like=randn(1)))
-    assert not steps_seen[0].is_fit and penalty_of_rows(y.sum(), steps_seen).sum().item() == 0.0
+    assert not recorded_steps[0].is_fit and penalty_of_rows(y.sum(), recorded_steps).sum().item() == 0.0
