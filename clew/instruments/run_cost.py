@@ -34,7 +34,7 @@ class CostOptions(Section):
     repeats: int = Field(3, ge=0, le=100, description="how often each layer is timed; 0 to skip timing")
 
 
-class OwnLayer(NamedTuple):
+class LayerGroup(NamedTuple):
     """The layers of a run that have the same kind and size: the first of them, and their number."""
 
     name: str
@@ -50,10 +50,10 @@ class LayerInput(NamedTuple):
     state: Any
 
 
-def own_layers(module: nn.Module) -> list[OwnLayer]:
+def group_layers(module: nn.Module) -> list[LayerGroup]:
     """Group layers by half, kind and number of parameters, the lowest first; the number is in the name if needed to
     distinguish two."""
-    groups: dict[tuple[Any, ...], OwnLayer] = {}
+    groups: dict[tuple[Any, ...], LayerGroup] = {}
     for half, body in halves_of(module):
         for layer in layers_of(body):
             kind = kind_of(layer)
@@ -61,13 +61,14 @@ def own_layers(module: nn.Module) -> list[OwnLayer]:
             before = groups.get(key)
             name = f"{half} {kind}".strip()
             groups[key] = (
-                OwnLayer(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
+                LayerGroup(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
             )
-    names = Counter(one.name for one in groups.values())
+    names = Counter(group.name for group in groups.values())
     sized = [
-        one._replace(name=f"{one.name} of {key[2]:,}") if names[one.name] > 1 else one for key, one in groups.items()
+        group._replace(name=f"{group.name} of {key[2]:,}") if names[group.name] > 1 else group
+        for key, group in groups.items()
     ]
-    return [one if one.number == 1 else one._replace(name=f"{one.number} x {one.name}") for one in sized]
+    return [group if group.number == 1 else group._replace(name=f"{group.number} x {group.name}") for group in sized]
 
 
 def halves_of(module: nn.Module) -> list[tuple[str, Any]]:
@@ -131,34 +132,34 @@ def formula(layer: nn.Module, length: int) -> int | None:
     return 2 * length * weights + sum(4 * length * length * part.num_heads * part.head_dim for part in looking)
 
 
-def costs_of(module: nn.Module, lengths: Sequence[int], repeats: int) -> list[tuple[OwnLayer, Costs]]:
-    layers = own_layers(module)
+def costs_of(module: nn.Module, lengths: Sequence[int], repeats: int) -> list[tuple[LayerGroup, Costs]]:
+    layers = group_layers(module)
     rows: dict[str, list[tuple[int, int | None, int, int, float]]] = {layer.name: [] for layer in layers}
     with evaluating([module]):
         for length in lengths:
             inputs = inputs_at(module, length)
-            for one in layers:
-                x, state = inputs[one.layer]
+            for group in layers:
+                x, state = inputs[group.layer]
 
-                def call(layer: nn.Module = one.layer, x: Tensor = x, state: Any = state) -> Any:
+                def call(layer: nn.Module = group.layer, x: Tensor = x, state: Any = state) -> Any:
                     return layer(x, None, state)
 
                 with only_equations():
                     meter = metered(call)
-                expected = formula(one.layer, length)
-                rows[one.name].append((meter.flops, expected, meter.chain, meter.memory, seconds_of(call, repeats)))
+                expected = formula(group.layer, length)
+                rows[group.name].append((meter.flops, expected, meter.chain, meter.memory, seconds_of(call, repeats)))
     columns = {
         name: [[value for value in column if value is not None] for column in zip(*each, strict=True)]
         for name, each in rows.items()
     }
-    return [(one, Costs(list(lengths), *columns[one.name])) for one in layers]
+    return [(group, Costs(list(lengths), *columns[group.name])) for group in layers]
 
 
 def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
     module = subjects[0].module
     lengths = checked_lengths(module, options.lengths)
     measured = costs_of(module, lengths, options.repeats)
-    rows = [cost_row(one, costs) for one, costs in measured]
+    rows = [cost_row(group, costs) for group, costs in measured]
     inside = sum(row[1] for row in rows)
     total = sum(parameter.numel() for parameter in module.parameters())
     header = (
@@ -173,13 +174,13 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
         *(("time (ms)", "power of n in time") if options.repeats else ()),
     )
     # Lines of compared runs are matched by name, so the fitted powers are only in the table.
-    lines = curves([(one.name, costs) for one, costs in measured], "length", "one of each kind", powers=False)
+    lines = curves([(group.name, costs) for group, costs in measured], "length", "one of each kind", powers=False)
     parts: list[Part] = [Table(header, rows, keys=1), *lines]
     facts = {
         "parameters": total,
         "layers": [
-            {"name": one.name, "kind": one.kind, "number": one.number, **costs_as_json(costs)}
-            for one, costs in measured
+            {"name": group.name, "kind": group.kind, "number": group.number, **costs_as_json(costs)}
+            for group, costs in measured
         ],
     }
     about = (
@@ -189,17 +190,17 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
     return View("Cost", parts, about, facts)
 
 
-def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
-    expected = formula(one.layer, costs.sizes[-1])
+def cost_row(group: LayerGroup, costs: Costs) -> tuple[Any, ...]:
+    expected = formula(group.layer, costs.sizes[-1])
     several, timed = len(costs.sizes) > 1, not math.isnan(costs.seconds[-1])
     power, room = (
         round(slope(costs.sizes, each), 2) if several and all(each) else "" for each in (costs.flops, costs.memory)
     )
     pace = round(slope(costs.sizes, costs.seconds), 2) if several and timed else ""
     times = (round(1000 * costs.seconds[-1], 2), pace) if timed else ()
-    parameters = one.number * sum(parameter.numel() for parameter in one.layer.parameters())
+    parameters = group.number * sum(parameter.numel() for parameter in group.layer.parameters())
     return (
-        one.name,
+        group.name,
         parameters,
         costs.flops[-1],
         expected,

@@ -54,11 +54,11 @@ def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
     ]
     if len(subjects) == 2:
         best = values.argmax(1)
-        likest = [
+        nearest = [
             (rows[row], columns[column], round(float(values[row, column]), 4))
             for row, column in enumerate(best.tolist())
         ]
-        parts.append(Table((f"{names[0]}", f"nearest in {names[1]}", "linear CKA"), likest))
+        parts.append(Table((f"{names[0]}", f"nearest in {names[1]}", "linear CKA"), nearest))
     facts = {"rows": rows, "columns": columns, "cka": values.tolist(), "words": words, "corpus": options.corpus}
     return View("Layers compared", parts, f"{counted(words, 'word')} of {options.corpus}", facts)
 
