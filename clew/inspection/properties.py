@@ -1,6 +1,6 @@
 """Properties of a text, one value per character, which a cell of a character model may track (Karpathy et al. 2015).
 
-Each is the value after the character has been read: `inside_quotes` is true from the opening mark up to, but without,
+Each is the value after the character has been read: `inside_quotes` is true from the opening mark up to, but excluding,
 the closing one. Code is scanned for strings, comments and brackets, but never parsed or run, so any text has all
 properties.
 """

@@ -127,9 +127,9 @@ def log_mel(
 
     The mel scale and its triangular filters, linear in mel with maximum 1, are those of HTK (Young et al. 2006), not
     Slaney's. First, N(0, dither^2) is added to the samples. `range_db` hides the noise level of a room or a microphone:
-    what is that far below the loudest sound counts as silence. The first few `cepstra` describe the envelope of the
-    spectrum without the harmonics of a voice's pitch. A frame whose window would reach over the end is dropped; a sound
-    shorter than a window is one frame, padded with silence.
+    energies that far below the loudest one count as silence. The first few `cepstra` describe the envelope of the
+    spectrum without the harmonics of a voice's pitch. A frame whose window would extend beyond the end is dropped; a
+    sound shorter than a window is one frame, padded with silence.
     """
     return LogMel(rate, num_mels, window_ms, hop_ms, low, high, dither, range_db, cepstra)(samples)
 

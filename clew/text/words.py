@@ -1,5 +1,5 @@
-"""Splits raw text into words and says where each stands. Words are not changed: each is the characters [start, stop) of
-its text.
+"""Splits raw text into words, each with its place. Words are not changed: each is the characters [start, stop) of its
+text.
 
 As in the Penn Treebank, punctuation, `$` and `%` are words of their own, `n't`, `'s`, `'ll` and the like are split off,
 and abbreviations, numbers, times, web addresses and hyphenated words stay whole. On the raw text of EWT's test part,

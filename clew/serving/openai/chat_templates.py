@@ -1,9 +1,8 @@
 """Chat templates, which turn the messages of a chat into one prompt. A template is data, not a program: no part of it
 is executed.
 
-    {"system": "{content}\\n\\n", "user": "User: {content}\\n", "assistant": "Assistant: {content}\\n", "answer":
-    "Assistant:",
-     "begin": "", "stop": ["\\nUser:"]}
+    {"system": "{content}\\n\\n", "user": "User: {content}\\n", "assistant": "Assistant: {content}\\n",
+     "answer": "Assistant:", "begin": "", "stop": ["\\nUser:"]}
 
 Each message replaces {content} in the text of its role. `begin` precedes the first message, and `answer` follows the
 last. An answer ends before any text of `stop`.
