@@ -234,6 +234,8 @@ class Trace:
 
     def elementwise(self, name: str, *values: Any, dtype: torch.dtype | None = None) -> Symbol:
         """Apply an operation of the graph to symbols, tensors and numbers."""
+        if name in ARITHMETIC and all(map(_is_boolean, values)):
+            raise Refused(f"it applies {name} to booleans only, which are no numbers")
         symbols = [value for value in values if isinstance(value, Symbol)]
         wide = [symbol for symbol in symbols if not symbol.is_row]
         if wide:
@@ -342,6 +344,14 @@ FACTS = {
     "itemsize",
 }
 """Attributes of a tensor that do not depend on its values."""
+
+
+ARITHMETIC = ("add", "subtract", "multiply", "negate")
+"""Operations whose results on booleans are not those on 0 and 1: in torch, True + True is True."""
+
+
+def _is_boolean(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, Tensor) and value.dtype == torch.bool)
 
 
 def _flat(values: Any) -> Any:

@@ -202,6 +202,8 @@ REFUSALS = [
         lambda self, y: y + torch.ones(2).double(),
         "it computes with a tensor of type float64, while its state has type float32",
     ),
+    (lambda self, y: y * ((y > 0) + (y < 1)), "it applies add to booleans only, which are no numbers"),
+    (lambda self, y: y + (y > 0) * (y < 1) * True, "it applies multiply to booleans only, which are no numbers"),
     (lambda self, y: y.double(), "it converts a tensor to float64"),
     (lambda self, y: y + torch.ones(4), "it combines a tensor of shape (4,) with one of shape (3, 2)"),
     (lambda self, y: torch.cat([y, y], 1), "its output ((3, 4)) does not have the shape of its states (3, 2)"),
