@@ -38,7 +38,7 @@ def histories(trail: Tensor, lengths: Tensor, choices: Tensor, vocabulary: int) 
     over one step are composed into jumps over 2, 4, 8, ..., so that a long search is read in few operations.
     """
     steps, beams = trail.shape[1:]
-    # After the beams, each hypothesis has a lane of its own. It stays there until the jump back to the beam that it
+    # After the beams, each hypothesis has its own lane. It stays there until the jump back to the beam that it
     # continued.
     lanes = torch.arange(beams, beams + lengths.shape[1], device=trail.device)[:, None]
     is_last = torch.arange(1, 1 + steps, device=trail.device) == lengths[..., None]  # (sentences, hypotheses, steps)

@@ -54,8 +54,8 @@ READS = 16
 EVERY = 4
 """Every EVERY-th reading round takes the oldest rows; the others take the rows with the least to read."""
 JOINS_EVERY = 8
-"""The most steps that a waiting row is held back, so that several join together. Rows join at once if they are at least
-1 / JOINS_EVERY of the running ones."""
+"""The most steps that a waiting row is held back, so that several join together. Rows join immediately if they are at
+least 1 / JOINS_EVERY of the running ones."""
 LOOKS_EVERY, MANY = 4, 16
 """Steps between two looks at a batch of at least `MANY` rows on a CPU: a look costs as much Python time as a small
 model's step."""
@@ -251,7 +251,7 @@ class Continuous:
         return row
 
     def leave(self, row: Row) -> None:
-        """End a row at once, in a slot or waiting. Does nothing for a row that has ended."""
+        """End a row immediately, in a slot or waiting. Does nothing for a row that has ended."""
         if row.slot is not None:
             self.slots[row.slot] = None
             row.slot = None
@@ -282,8 +282,8 @@ class Continuous:
         return written
 
     def _is_time(self) -> bool:
-        """Whether rows join now: at once if they are many compared with the running ones; else rows of several steps
-        join together, which costs less."""
+        """Whether rows join now: immediately if they are many compared with the running ones; else rows of several
+        steps join together, which costs less."""
         rows = [row for row in self.slots if row is not None]
         room = self.most_rows - len(rows) + sum(row.turn >= TURN for row in rows)
         if self.since < JOINS_EVERY and JOINS_EVERY * min(len(self.waiting), room) < len(rows):

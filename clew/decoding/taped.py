@@ -26,7 +26,7 @@ class Taped:
     """A step that runs eagerly until two steps in a row make the same calls, and then from a tape of these calls.
 
     `waits` eager steps come before the first recording: a step that runs only a few times is not worth a tape. With
-    `apart`, every step continues from a frame of its own, any number of positions away from the last. Once released, it
+    `apart`, every step continues from a separate frame, any number of positions away from the last. Once released, it
     keeps no frame alive, and unless `apart` no model either.
     """
 

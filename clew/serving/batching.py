@@ -7,8 +7,8 @@ leaves the queue; a batch is cancelled if nobody waits for it. If a batch fails,
 that no call gets the error of another.
 
 One batch runs at a time, so that calls that arrive meanwhile are batched together. But a call with at most a quarter of
-the running batch's work does not wait: its batch starts at once, and the worker lets the smaller one overtake between
-two modules. The results do not depend on this order, since batches share no state.
+the running batch's work does not wait: its batch starts immediately, and the worker lets the smaller one overtake
+between two modules. The results do not depend on this order, since batches share no state.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ everybody else without sending one request. So
       whose body is arriving.
 
 A request that is being answered is closed only if its address holds more connections than the new connection's;
-otherwise the new connection is refused and asked to try again. An honest client sends its head at once, so it never
+otherwise the new connection is refused and asked to try again. An honest client sends its head immediately, so it never
 waits longest: it is accepted beside any number of slow clients, even from its own address.
 """
 
@@ -148,7 +148,7 @@ class Connection(H11Protocol):
         self.stall_timeout = None
 
     def end(self, reason: str) -> None:
-        """Close at once, and drop unsent and unread data."""
+        """Close immediately, and drop unsent and unread data."""
         self._unregister()
         self.all_connections.on_close(reason)
         self.transport.abort()

@@ -94,7 +94,7 @@ class Job:
         self.lane: threading.Thread | None = None
 
     def end(self, reason: Exception) -> None:
-        """End the job: a waiting one now, a running one at its next check. Its waiter gets the error at once."""
+        """End the job: a waiting one now, a running one at its next check. Its waiter gets the error immediately."""
         self.ending = reason
         with suppress(InvalidStateError):  # it was already done or dropped
             self.result.set_exception(reason)
