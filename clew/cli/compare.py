@@ -15,7 +15,7 @@ A column names the test, which depends on the available data.
 
 Paired bootstrap: if every run of both groups has a predictions.jsonl for the same examples. 10,000 resamples of the
 examples are drawn (Koehn 2004), and --measure is computed on each as on a corpus. The p of approximate randomisation
-(Riezler and Maxwell 2005), which swaps the outputs of the two groups for random examples, is shown beside it; --test
+(Riezler and Maxwell 2005), which swaps the outputs of the two groups for random examples, is shown next to it; --test
 randomisation shows it first. Welch: otherwise, if both groups have at least two seeds. Welch's t-test compares the
 values of --measure over the seeds. None: otherwise. sacreBLEU's --paired-bs counts one tail, so that its p is half of
 the one here for clearly different systems; its --paired-ar is two-sided, as here.

@@ -104,7 +104,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 
 def module_of(verb: str) -> ModuleType | None:
-    """Import the module of a verb; return None for a named form without a module of its own."""
+    """Import the module of a verb; return None for a named form without its own module."""
     name = f"clew.cli.{module_name(verb)}"
     return import_module(name) if verb not in FORMS or find_spec(name) is not None else None
 

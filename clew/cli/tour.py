@@ -2,7 +2,7 @@
 measurements.
 
 Without options, an LSTM and a GPT are trained on the characters of Shakespeare, in a few minutes on two cores.
-runs/tour/report.html shows claims of papers and lectures beside what was measured here. --all adds every small
+runs/tour/report.html shows claims of papers and lectures next to the measurements of this run. --all adds every small
 experiment, about an hour on two cores. Results are saved: repeat the command to resume an interrupted tour.
 
   clew tour

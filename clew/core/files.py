@@ -102,8 +102,8 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
-    """Give a path to write beside `path`; at the end it is flushed and renamed, so that a reader sees the old file or
-    the new one."""
+    """Yield a path to write to, in the folder of `path`; at the end the file is flushed and renamed, so that a reader
+    sees the old file or the new one."""
     aside = path.with_name(path.name + PARTIAL)
     try:
         yield aside

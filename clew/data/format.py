@@ -51,7 +51,7 @@ class Format:
     columns: Callable[[Path], Sequence[str]] | None = None
     """The columns of a file, if they can be read separately; `wanted` then lists all that its records need."""
     has_lists: bool = False
-    """For a table: its fields may be lists, or have fields of their own."""
+    """For a table: its fields may be lists, or have nested fields."""
     is_single: bool = False
     """For a table: it has one column."""
     sentences: SentenceReader | None = None

@@ -57,7 +57,7 @@ def as_number(column: Column) -> int | None:
 
 
 def are_numbered(columns: Iterable[str]) -> bool:
-    """Whether columns have no names of their own."""
+    """Whether columns are named only by their numbers."""
     return all(column == str(number) for number, column in enumerate(columns, start=1))
 
 

@@ -1,8 +1,8 @@
 """Views as matplotlib figures, for papers: one panel per part, 100 pixels of a picture per inch, on light paper.
 matplotlib is an extra.
 
-Parts with scales (lines, points, bars, heatmaps) get axes of their own, to be changed like any others; other parts are
-drawn as pictures.
+Parts with scales (lines, points, bars, heatmaps) get their own axes, which can be changed like any others; other parts
+are drawn as pictures.
 """
 
 import warnings

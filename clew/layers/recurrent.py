@@ -138,8 +138,8 @@ def continues(real: Tensor | None, starts: Tensor | None, t: int) -> Tensor | No
 
 
 class Bidirectional(SequenceLayer):
-    """h_t = [forward_t; backward_t], two readers of opposite directions with weights of their own (Schuster and Paliwal
-    1997).
+    """h_t = [forward_t; backward_t], two readers of opposite directions, each with its own weights (Schuster and
+    Paliwal 1997).
 
     Around two cells this is a BiLSTM. Around two stacks, the readers meet only at the top, as in ELMo. The states are
     those in which each reader ended: forward at the last word, backward at the first.

@@ -107,7 +107,7 @@ def checked(written: Sequence[str], references: Sequence[Sequence[str]]) -> Sequ
 
 def caption_words(text: str) -> list[str]:
     """Split a caption into lower-case words without punctuation, nearly as the Penn Treebank tokenizer of COCO's
-    evaluation does: `n't` and `'s` are words of their own, brackets are -lrb- and -rrb-."""
+    evaluation does: `n't` and `'s` are separate words, brackets are -lrb- and -rrb-."""
     return [BRACKETS.get(word, word) for word in TOKEN.findall(text.lower().replace("’", "'"))]
 
 

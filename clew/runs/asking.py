@@ -25,7 +25,7 @@ def entry_of(config: Config) -> TaskEntry:
 
 
 def own_verb(config: Config) -> str:
-    """Return the main verb of a run with this config; `evaluate` if its task has no use of its own."""
+    """Return the main verb of a run with this config; `evaluate` if its task defines no use."""
     return next(iter(entry_of(config).uses), "evaluate")
 
 

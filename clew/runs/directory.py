@@ -113,7 +113,7 @@ def write_config(folder: Path, config: Config) -> None:
     """Write the config, the last of a new run's files: it has the hashes of the others, and its own.
 
     No manifest holds its hash: the config is rewritten when a run continues with more steps, and two files cannot be
-    replaced at once. Without a hash a flipped digit in `num_heads` would load without an error.
+    replaced atomically. Without a hash a flipped digit in `num_heads` would load without an error.
     """
     content = {"format": FORMAT, **config.model_dump(mode="json"), "files": hashes(folder)}
     write_json(folder / CONFIG, {**content, "sha256": json_hash(content)})

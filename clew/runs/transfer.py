@@ -210,7 +210,7 @@ def with_hash(config: Config) -> Config:
 
 
 def inherited_tokenizer(config: Config) -> Tokenizer | None:
-    """Return the base run's tokenizer, or None if the run has a tokenizer of its own."""
+    """Return the base run's tokenizer, or None if the run has its own tokenizer."""
     source = config.transfer.source
     if source is None or is_translator(config):
         return None

@@ -160,7 +160,7 @@ class WordReader:
         )
         if not self.is_whole:
             return EncodedWords([*first.tokens, end, *second.tokens], starts, ends, letters)
-        places = range(len(first.tokens) + 1 + len(second.tokens))  # the token between the texts is a word of its own
+        places = range(len(first.tokens) + 1 + len(second.tokens))  # the token between the texts is a separate word
         context = None
         if self.context is not None and first.context is not None and second.context is not None:
             context = self.context.joined(first.context, second.context)

@@ -1,10 +1,10 @@
 """Splits raw text into words, each with its place. Words are not changed: each is the characters [start, stop) of its
 text.
 
-As in the Penn Treebank, punctuation, `$` and `%` are words of their own, `n't`, `'s`, `'ll` and the like are split off,
-and abbreviations, numbers, times, web addresses and hyphenated words stay whole. On the raw text of EWT's test part,
-words have an F1 of 98.0; EWT splits hyphenated words, and clitics written without an apostrophe. No other rule depends
-on the language: without spaces, a script's text is one word up to the next space.
+As in the Penn Treebank, punctuation, `$` and `%` are separate words, `n't`, `'s`, `'ll` and the like are split off, and
+abbreviations, numbers, times, web addresses and hyphenated words stay whole. On the raw text of EWT's test part, words
+have an F1 of 98.0; EWT splits hyphenated words, and clitics written without an apostrophe. No other rule depends on the
+language: without spaces, a script's text is one word up to the next space.
 """
 
 import re

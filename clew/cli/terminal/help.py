@@ -14,7 +14,7 @@ WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps paragraphs, and keeps examples on lines of their own."""
+    """Wraps paragraphs, and keeps examples on separate lines."""
 
     def __init__(self, prog: str):
         super().__init__(prog)

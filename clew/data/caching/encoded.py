@@ -138,7 +138,7 @@ def num_before_targets(entries: list[Entry]) -> int:
 def write_tokens(
     folder: Path, source: TextSource, size: Extent, tokenizer: Tokenizer, progress: Progress | None, workers: int
 ) -> None:
-    """Write the missing shards and the index. Two processes that do this at once write the same bytes."""
+    """Write the missing shards and the index. Two processes that do this at the same time write the same bytes."""
     measuring, entries, done = ExtentCounter(), [], 0
 
     def report(count: int) -> None:

@@ -103,7 +103,7 @@ def load(path: Path) -> EncodedDocuments | None:
 
 
 def write(path: Path, source: Documents, extent: Extent, tokenizer: Tokenizer, progress: Progress | None) -> None:
-    """Write all files, each under a temporary name at first. Two processes that do this at once write the same
+    """Write all files, each under a temporary name at first. Two processes that do this at the same time write the same
     bytes."""
     partial = {part: path.with_suffix(f".{part}.partial-{os.getpid()}") for part in (*PARTS, "json")}
     try:

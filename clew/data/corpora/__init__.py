@@ -59,7 +59,7 @@ def read_corpus(
     """Read the examples of every part. With `kind`, a corpus with another kind of content is refused.
 
     `source` and `target` choose languages and `tags` a kind of tags if the corpus has several. `seed` decides the split
-    of a corpus without parts of its own.
+    of a corpus that has no predefined parts.
     """
     corpus = get_corpus(name)
     content = corpus.content

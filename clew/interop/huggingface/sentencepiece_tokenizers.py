@@ -45,7 +45,7 @@ def llama(files: list[Path], options: dict[str, Any], model_type: str) -> tokeni
 
 
 def fairseq(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """Build a tokenizer with fairseq's ids: four tokens of its own before the file's pieces, and `<mask>` after them.
+    """Build a tokenizer with fairseq's ids: four special tokens before the file's pieces, and `<mask>` after them.
     XLM-R's four tokens replace the first three of the file; CamemBERT's are in addition to them."""
     contents = read_sentencepiece(files[0])
     first = [

@@ -31,7 +31,7 @@ FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shar
 THREADS = "-fopenmp"
 TORCH_THREADS = "libgomp.so.1"
 """torch's OpenMP library on Linux. Code that is linked with the same name shares its threads; a second OpenMP library
-would have threads of its own, which compete with torch's."""
+would have its own threads, which compete with torch's."""
 LEAST_OF_THREAD = 2048
 """The fewest numbers of a step for which another thread is worthwhile."""
 SECONDS = 60

@@ -1,5 +1,5 @@
-"""The LSTM and its variants: cells with a cell state beside the hidden state, and gates that write, keep and read
-it."""
+"""The LSTM and its variants: cells with a cell state in addition to the hidden state, and gates that write, keep and
+read it."""
 
 from typing import NamedTuple
 

@@ -54,7 +54,7 @@ sides share a tokenizer."""
 ROWS = 8
 """If few batch shapes are wanted, the number of rows is a multiple of this."""
 TIE = 1e-7
-"""Weight of the loss beside the metric that selects the best checkpoint: it only breaks ties."""
+"""Weight of the loss relative to the metric that selects the best checkpoint: it only breaks ties."""
 GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
 """Decoding in evaluations during training. A beam search every few hundred steps would take longer than the steps,
 and would rank checkpoints nearly the same."""

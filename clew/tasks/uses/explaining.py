@@ -152,7 +152,7 @@ def repeated(inputs: G, rows: int) -> G:
 
 
 def with_tokens(inputs: Any, tokens: Tensor) -> Any:
-    """Return the embedding's inputs with other tokens and no letters of its own."""
+    """Return the embedding's inputs with other tokens and without letters."""
     if isinstance(inputs, Tensor):
         return tokens
     return inputs._replace(tokens=tokens, letters=None) if isinstance(inputs, Words) else inputs._replace(tokens=tokens)
