@@ -143,23 +143,22 @@ class Writer:
 
     async def stream(self, call: Call) -> AsyncIterator[str]:
         """The pieces of one continuation."""
-        async with aclosing(self.outputs(call, Pieces(self, call))) as outputs:
-            self.streams += 1
-            try:
-                async for text in outputs:
-                    yield text
-            finally:
-                self.streams -= 1
+        async with aclosing(self.outputs(call, Pieces(self, call), is_stream=True)) as outputs:
+            async for text in outputs:
+                yield text
 
-    async def outputs(self, call: Call, source: RequestRows) -> AsyncGenerator[Any, None]:
+    async def outputs(self, call: Call, source: RequestRows, *, is_stream: bool = False) -> AsyncGenerator[Any, None]:
         """Yield a request's outputs as soon as they are available. Its rows leave the batch when the caller stops
-        iterating."""
+        iterating. With `is_stream`, each row is counted in `streams`."""
         request = self._join(OpenRequest(call, source))
+        num_streams = source.count if is_stream else 0
+        self.streams += num_streams
         late = f"nothing was written for {self.seconds:g} seconds; try again later"
         try:
             while not isinstance(output := await self._next_output(request, late), Completed):
                 yield output
         finally:
+            self.streams -= num_streams
             self._leave(request)
 
     # In the server's loop

@@ -375,13 +375,14 @@ def writer_name(served: Served, writer: Any) -> str:
 
 
 def test_closing_a_stream_ends_its_work(served: Served) -> None:
-    stream = served.client.completions.create(model="lstm", prompt="the", max_tokens=4096, stream=True)
+    stream = served.client.completions.create(model="lstm", prompt="the", max_tokens=4096, n=2, stream=True)
     next(iter(stream))
-    stream.close()
     writer = served.service.writers[id(served.service.runs["lstm"]), "generate"]
+    assert writer.streams == 2
+    stream.close()
     while writer.open or not writer.batch.is_idle:
         threading.Event().wait(0.01)
-    assert writer.batch.num_rows == 0
+    assert writer.batch.num_rows == 0 and writer.streams == 0
 
 
 def test_a_page_of_another_site_is_rejected(served: Served) -> None:

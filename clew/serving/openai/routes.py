@@ -212,10 +212,11 @@ class OpenAIRoutes:
         return self.service.writers[id(call.run), call.verb]
 
     async def respond(self, request: Request, generation: Generation) -> Response:
-        outputs = self.writer(generation.call).outputs(generation.call, generation.choices)
+        call, choices, is_stream = generation.call, generation.choices, bool(generation.request.stream)
+        outputs = self.writer(call).outputs(call, choices, is_stream=is_stream)
         pieces: list[Piece] = await while_connected(request, anext(outputs))
-        self.service.observe(generation.call, generation.call.rows[:: generation.call.samples], None)
-        if generation.request.stream:
+        self.service.observe(call, call.rows[:: call.samples], None)
+        if is_stream:
             return EventStream(generation, pieces, outputs, self.service.batcher.seconds, self.error_response)
         await outputs.aclose()
         return JSON(complete(generation, pieces))
