@@ -221,7 +221,7 @@ def test_a_damaged_search_folder_is_rejected(search_settings: list[str], tmp_pat
     (folder / "journal.jsonl").write_text("{}\n")
     with pytest.raises(
         UserError,
-        match="journal.jsonl cannot be read as Optuna's journal .*; start a new search",
+        match=r"journal.jsonl cannot be read as Optuna's journal \(.*\); start a new search",
     ):
         open_study(folder)
     (folder / "journal.jsonl").unlink()
