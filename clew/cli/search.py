@@ -134,6 +134,8 @@ def check_plot(plot: str | None) -> None:
     path = Path(plot)
     if path.suffix.lower() not in (*WRITERS, *FIGURES):
         raise UserError(f"--plot ({plot}) must end in {', '.join([*WRITERS, *FIGURES[:-1]])} or {FIGURES[-1]}")
+    if path.is_dir():
+        raise UserError(f"--plot ({plot}) is a folder; give the name of a file")
     if not path.parent.is_dir():
         raise UserError(f"no such folder for --plot: {path.parent}; create it first")
     if path.suffix.lower() in FIGURES:

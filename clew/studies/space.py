@@ -112,6 +112,8 @@ class Space:
             Choices(each["field"], tuple(each["values"])) if "values" in each else Range(**each)
             for each in content["axes"]
         ]
+        if not all(isinstance(axis.field, str) for axis in axes):
+            raise TypeError("the field of an axis is a string")
         return cls(content["recipe"], tuple(content["fixed"]), tuple(axes))
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, str]:

@@ -86,7 +86,7 @@ class Study:
                 self.study = self.optuna.create_study(
                     study_name=NAME, storage=storage, pruner=pruner, load_if_exists=True
                 )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
             raise UserError(
                 f"{path} cannot be read as Optuna's journal ({shown(str(error))}); start a new search"
             ) from None
@@ -269,6 +269,7 @@ def read_study(folder: Path) -> dict[str, Any]:
         not isinstance(content, dict)
         or content.get("format") != FORMAT
         or not all(isinstance(content.get(k), v) for k, v in kinds.items())
+        or "code" not in content
     ):
         raise UserError(
             f"{folder / STUDY} was not written by this version of clew; use the version that wrote it, or start a new"

@@ -218,12 +218,13 @@ def test_a_damaged_search_folder_is_rejected(search_settings: list[str], tmp_pat
     with pytest.raises(UserError, match="is not a search .it has no study.json.; pass the folder of a search"):
         open_study(tmp_path)
     journal = (folder / "journal.jsonl").read_bytes()
-    (folder / "journal.jsonl").write_text("{}\n")
-    with pytest.raises(
-        UserError,
-        match=r"journal.jsonl cannot be read as Optuna's journal \(.*\); start a new search",
-    ):
-        open_study(folder)
+    for line in ("{}", '{"op_code": 99}'):
+        (folder / "journal.jsonl").write_text(f"{line}\n")
+        with pytest.raises(
+            UserError,
+            match=r"journal.jsonl cannot be read as Optuna's journal \(.*\); start a new search",
+        ):
+            open_study(folder)
     (folder / "journal.jsonl").unlink()
     with pytest.raises(
         UserError, match="found has no journal.jsonl, because it is incomplete or not a search; start a new search"
@@ -231,9 +232,16 @@ def test_a_damaged_search_folder_is_rejected(search_settings: list[str], tmp_pat
         open_study(folder)
     (folder / "journal.jsonl").write_bytes(journal)
     content = json.loads((folder / "study.json").read_text())
-    (folder / "study.json").write_text(json.dumps({**content, "space": {}}))
-    with pytest.raises(UserError, match="study.json has no valid search space, as it was changed; start a new search"):
+    without_code = {name: value for name, value in content.items() if name != "code"}
+    (folder / "study.json").write_text(json.dumps(without_code))
+    with pytest.raises(UserError, match="was not written by this version of clew"):
         open_study(folder)
+    for space in ({}, {**content["space"], "axes": [{"field": 5, "values": ["a"]}]}):
+        (folder / "study.json").write_text(json.dumps({**content, "space": space}))
+        with pytest.raises(
+            UserError, match="study.json has no valid search space, as it was changed; start a new search"
+        ):
+            open_study(folder)
 
 
 def test_a_search_under_torchrun_is_rejected(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,6 +296,15 @@ def test_mistakes_in_a_search_are_reported_in_one_line(search_settings: list[str
         "--plot",
         "no/a.svg",
         sentence="no such folder for --plot: no; create it first",
+    )
+    Path("plots.svg").mkdir()
+    refused(
+        "--search",
+        2,
+        *SPACE,
+        "--plot",
+        "plots.svg",
+        sentence="--plot (plots.svg) is a folder; give the name of a file",
     )
     refused(
         "--search",
