@@ -43,7 +43,7 @@ def look_at_curves(subjects: Sequence[Subject], options: CurvesOptions) -> View:
     parts: list[Part] = []
     for measure in options.measures or [name for name in known_measures if is_judged(name)] or known_measures:
         series = [series_of(name, run, measure) for name, run in summaries.items()]
-        is_positive = all(value > 0 for one in series for value in one.y)
+        is_positive = all(value > 0 for line in series for value in line.y)
         parts.append(
             Lines(series, "step", with_unit(measure, known_measures), measure, log_y=options.log and is_positive)
         )

@@ -40,7 +40,7 @@ def look(
     model_list = list(models) if isinstance(models, Sequence) else [models]
     if not model_list:
         raise UserError(f"there is no run to look at; pass at least one to {named(name)}")
-    subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in model_list]
+    subjects = [subject_of(model, inputs=inputs, tokenizer=tokenizer) for model in model_list]
     for subject in subjects:
         check_instrument(subject, name)
     parsed = read_options(name, options)

@@ -79,7 +79,8 @@ def likeliest(log_probs: Tensor, tokenizer: Tokenizer, top: int, after: str = ""
 def expected_next(model: Looked, options: NextOptions) -> list[Likeliest]:
     """Return the distribution after the text, or at each mask for a masked model, of a subject, run or task."""
     return [
-        likeliest(one.log_probs, one.tokenizer, options.top, one.at) for one in expectations(subject_of(model), options)
+        likeliest(place.log_probs, place.tokenizer, options.top, place.at)
+        for place in expectations(subject_of(model), options)
     ]
 
 
@@ -93,19 +94,19 @@ def look_next(subjects: Sequence[Subject], options: NextOptions) -> View:
     if options.target is not None and not subject.has("own_target"):
         raise UserError(f"{subject.name} writes no target; leave target= out")
     places = expectations(subject, options)
-    distributions = [likeliest(one.log_probs, one.tokenizer, options.top, one.at) for one in places]
+    distributions = [likeliest(place.log_probs, place.tokenizer, options.top, place.at) for place in places]
     parts: list[Part] = []
-    for place, one in zip(places, distributions, strict=True):
-        names, values, rest = list_tokens(one, place.log_probs, place.tokenizer, options.also)
-        parts.append(Bars([*names, OTHERS], [*values, rest], "probability", one.after, low=0.0, high=1.0))
+    for place, distribution in zip(places, distributions, strict=True):
+        names, values, rest = list_tokens(distribution, place.log_probs, place.tokenizer, options.also)
+        parts.append(Bars([*names, OTHERS], [*values, rest], "probability", distribution.after, low=0.0, high=1.0))
     about = "; ".join(
-        f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the top"
-        f" {len(one.tokens)}"
-        for one in distributions
+        f"{distribution.after + ': ' if distribution.after else ''}entropy {distribution.entropy:.2f} bits,"
+        f" {distribution.outside:.1%} outside the top {len(distribution.tokens)}"
+        for distribution in distributions
     )
-    is_inside = any(one.after for one in distributions)
+    is_inside = any(distribution.after for distribution in distributions)
     title = "The token at each mask" if is_inside else "Next token"
-    return View(title, parts, about, {"next": [one._asdict() for one in distributions]})
+    return View(title, parts, about, {"next": [distribution._asdict() for distribution in distributions]})
 
 
 def tokens_of_all(views: Sequence[View], options: NextOptions) -> NextOptions:

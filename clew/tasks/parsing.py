@@ -343,16 +343,16 @@ def brackets_lines(blocks: Blocks, options: WritingOptions, alone: bool) -> Iter
     several = options.n_best > 1
     for block in blocks:
         for _, _, parses in block:
-            trees = [f"{one}\t{one.score:.4f}" if several else str(one) for one in parses or ()]
+            trees = [f"{parse}\t{parse.score:.4f}" if several else str(parse) for parse in parses or ()]
             yield "\n".join([*trees, ""] if several else trees) + "\n"
 
 
 def drawn_lines(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:
     for block in blocks:
         for number, _, parses in block:
-            for one in parses or ():
-                score = f"line {number}, score {one.score:.4f}\n" if options.n_best > 1 else ""
-                yield f"{score}{tree_text(one.tree)}\n\n"
+            for parse in parses or ():
+                score = f"line {number}, score {parse.score:.4f}\n" if options.n_best > 1 else ""
+                yield f"{score}{tree_text(parse.tree)}\n\n"
 
 
 def one_picture(blocks: Blocks, options: WritingOptions, alone: bool) -> Iterator[str]:

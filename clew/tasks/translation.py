@@ -297,9 +297,9 @@ def as_lines(blocks: Blocks, options: TranslateOptions, alone: bool) -> Iterator
     several = options.n_best > 1
     for block in blocks:
         for _, _, translations in block:
-            for one in translations or ():
-                text = " ".join(one.text.splitlines())
-                yield text.replace("\t", " ") + f"\t{one.score:.4f}\n" if several else f"{text}\n"
+            for translation in translations or ():
+                text = " ".join(translation.text.splitlines())
+                yield text.replace("\t", " ") + f"\t{translation.score:.4f}\n" if several else f"{text}\n"
             if several:
                 yield "\n"
 

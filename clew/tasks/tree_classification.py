@@ -416,7 +416,7 @@ def dependency_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterat
     if columns or find_format(path) != "conllu":
         return None
     sentences = read_sentences(path, with_tags=False, format="conllu")
-    return (TreeRow(words=list(one.words), heads=list(one.heads or ())) for one in sentences)
+    return (TreeRow(words=list(sentence.words), heads=list(sentence.heads or ())) for sentence in sentences)
 
 
 def try_tree(fields: Mapping[str, Any]) -> tuple[list[str], str | None]:

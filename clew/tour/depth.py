@@ -177,7 +177,7 @@ def entropy(characters: Characters) -> float:
 def parts_of(outcomes_by_wiring: dict[str, list[Outcome]], size: Size, guessing: float) -> list[Part]:
     def drawn(values: str) -> list[Series]:
         return [
-            Series(wiring, size.depths, [getattr(one, values) for one in outcomes])
+            Series(wiring, size.depths, [getattr(outcome, values) for outcome in outcomes])
             for wiring, outcomes in outcomes_by_wiring.items()
         ]
 

@@ -96,10 +96,12 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
 
 def parts_of(spreads_by_score: dict[str, list[Spread]], even: float, seed: int) -> list[Part]:
     gradients = [
-        Series(NAMES[name], WIDTHS, [one.gradient for one in spreads]) for name, spreads in spreads_by_score.items()
+        Series(NAMES[name], WIDTHS, [spread.gradient for spread in spreads])
+        for name, spreads in spreads_by_score.items()
     ]
     largest = [
-        Series(NAMES[name], WIDTHS, [one.largest for one in spreads]) for name, spreads in spreads_by_score.items()
+        Series(NAMES[name], WIDTHS, [spread.largest for spread in spreads])
+        for name, spreads in spreads_by_score.items()
     ]
     one_draw = [
         drawn_scores(name, USUAL, 1, seed)[0].softmax(-1).sort(descending=True).values[:12].tolist() for name in NAMES

@@ -65,12 +65,12 @@ def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
     content = get_corpus(corpus).content
     if isinstance(content, Tagged):
         tagged = read_parts(TAGGED, TaggedData(corpus=corpus, tags=tags or None), limit)
-        words = {part: [list(one.words) for one in examples] for part, examples in tagged.items()}
+        words = {part: [list(example.words) for example in examples] for part, examples in tagged.items()}
         return ProbeCorpus(
             name,
             "words",
             words,
-            {part: [tag for one in examples for tag in one.tags] for part, examples in tagged.items()},
+            {part: [tag for example in examples for tag in example.tags] for part, examples in tagged.items()},
         )
     if tags or not isinstance(content, (LabelTable, Trees)):
         able = ", ".join(
@@ -80,11 +80,11 @@ def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
             f"a probe predicts tags of words or labels of texts, and {name} holds {content.kind}; use one of {able}"
         )
     labelled = read_parts(LABELLED, LabelledData(corpus=corpus), limit)
-    if isinstance(content, LabelTable) and all(one.text.startswith("(") for one in labelled["train"]):
+    if isinstance(content, LabelTable) and all(example.text.startswith("(") for example in labelled["train"]):
         labelled = read_parts(LABELLED_TREES, LabelledTreesData(corpus=corpus), limit)
-    words = {part: [sentence_of(one, content) for one in examples] for part, examples in labelled.items()}
+    words = {part: [sentence_of(example, content) for example in examples] for part, examples in labelled.items()}
     return ProbeCorpus(
-        name, "sentences", words, {part: [one.label for one in examples] for part, examples in labelled.items()}
+        name, "sentences", words, {part: [example.label for example in examples] for part, examples in labelled.items()}
     )
 
 
