@@ -163,6 +163,7 @@ def in_python(sentence: str, without: str = "") -> str:
         return spelt(field) + ("" if value is None else f"={in_quotes(value[1:])}")
 
     file = rf"{re.escape(str(examples_folder()) + os.sep)}[0-9a-f]{{16}}\.(?:jsonl|txt)(?::([0-9]+))?"
+    sentence = re.sub(f"'{file}' -> '{file}'", "other examples in data=", sentence)
     sentence = re.sub(file, lambda match: f"data=, example {match[1]}" if match[1] else "data=", sentence)
     sentence = ASSIGNED.sub(assigned, UNKNOWN.sub(whole, sentence))
     return TRAIN.sub(lambda match: f"`clew.train({', '.join([repr(match[1]), *match[2].split()])})`", sentence)

@@ -144,6 +144,8 @@ def test_examples_passed_from_python_are_named_by_their_argument() -> None:
         "data=, example 1: no column 'text'; name it with data__text=NAME; there are: a"
     )
     assert in_python(f"{examples}: no label") == "data=: no label"
+    others = keep([{"a": 2}])
+    assert in_python(f"data.train: '{examples}' -> '{others}'; leave") == "data__train: other examples in data=; leave"
 
 
 def test_settings_of_fit_have_no_section() -> None:
