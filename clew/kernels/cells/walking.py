@@ -6,7 +6,8 @@ steps are compared. If they differ, which would be a fault of the walk, such ste
 """
 
 import logging
-from collections.abc import Hashable, MutableMapping
+from collections.abc import Hashable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -50,7 +51,8 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
     answers, is_native = _traced.setdefault(cell, {}), may_compile(states[0], x.shape[1])
     key = cell.training, is_native
     if key not in answers:
-        with hidden_from_checkpoints(), torch.random.fork_rng([x.get_device()] if x.is_cuda else []):
+        generators = [x.get_device()] if x.is_cuda else []
+        with hidden_from_checkpoints(), unchanged_buffers(cell), torch.random.fork_rng(generators):
             try:
                 trace_cell(cell, cell.inputs(x[:, :LEAST_STEPS]), state, is_native)
             except Refused as reason:
@@ -61,6 +63,22 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
             else:
                 answers[key] = True
     return answers[key]
+
+
+@contextmanager
+def unchanged_buffers(cell: nn.Module) -> Iterator[None]:
+    """Undo changes to buffers within the context, such as the running statistics of a batch norm of the inputs."""
+    # Versions, since comparing values would wait for a GPU; inference tensors have none.
+    before = [
+        (buffer, buffer._version, buffer.detach().clone()) for buffer in cell.buffers() if not buffer.is_inference()
+    ]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, version, value in before:
+                if buffer._version != version:
+                    buffer.copy_(value)
 
 
 def trace_cell(cell: Any, inputs: Tree, state: State, is_native: bool) -> Step:

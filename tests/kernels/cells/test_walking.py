@@ -262,6 +262,26 @@ def test_inputs_of_a_looped_cell_are_drawn_once():
         assert torch.equal(y, Recurrent(cell)(x)[0])
 
 
+class BatchNormed(Leaky):
+    """Leaky on BN(W x) (Laurent et al. 2016)."""
+
+    def __init__(self, input_dim: int, dim: int):
+        super().__init__(input_dim, dim)
+        self.norm = nn.BatchNorm1d(dim)
+
+    def inputs(self, x):
+        return self.norm(self.input(x).mT).mT
+
+
+def test_the_trial_of_a_walk_leaves_running_statistics_as_they_were():
+    layer, x = Recurrent(BatchNormed(5, 6)), torch.randn(2, 4, 5)
+    with torch.no_grad():
+        inputs = layer.cell.input(x)
+    assert type(layer(x)[0].grad_fn).__name__ == "_WalkBackward"
+    assert layer.cell.norm.num_batches_tracked == 1
+    torch.testing.assert_close(layer.cell.norm.running_mean, 0.1 * inputs.mean((0, 1)))
+
+
 class Rooted(Leaky):
     """A structure that no other test walks: it is compared here for the first time."""
 
