@@ -6,7 +6,9 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -185,6 +187,17 @@ CACHED = re.compile(r"[0-9a-f]{16,}(\..*)?|measures|examples|streams|.*\.partial
 
 def is_own_entry(name: str) -> bool:
     return name == "compiled" or CACHED.fullmatch(name) is not None
+
+
+def removed_with(owner: Any, folder: Path) -> "weakref.finalize[Any, Any]":
+    """Remove a folder when its owner is garbage-collected or the program ends, but not in a forked process, which has
+    a copy of the owner."""
+    return weakref.finalize(owner, remove_in_process, os.getpid(), folder)
+
+
+def remove_in_process(process: int, folder: Path) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def private_folder(folder: Path) -> Path:

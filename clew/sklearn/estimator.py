@@ -7,9 +7,7 @@ another machine.
 """
 
 import math
-import shutil
 import tempfile
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from clew.core.errors import UserError, shortened, shown
-from clew.core.files import file_hash
+from clew.core.files import file_hash, removed_with
 from clew.recipes.calling import run_with
 from clew.recipes.listed import Listed
 from clew.runs.folder.run_files import CONFIG, METRICS, VOCABULARY, WEIGHTS
@@ -88,9 +86,9 @@ class Estimator(BaseEstimator):
 
     def _temporary_folder(self) -> Path:
         """Return a folder that is deleted with this estimator."""
-        parent = tempfile.mkdtemp(prefix="clew-")
-        weakref.finalize(self, shutil.rmtree, parent, ignore_errors=True)
-        return Path(parent) / "run"
+        parent = Path(tempfile.mkdtemp(prefix="clew-"))
+        removed_with(self, parent)
+        return parent / "run"
 
     @property
     def run_(self) -> Run:

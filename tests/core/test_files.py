@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
-from clew.core.files import cache_folder, check_regular, file_hash, open_file, read_bytes, read_json, read_text
+from clew.core.files import (
+    cache_folder,
+    check_regular,
+    file_hash,
+    open_file,
+    read_bytes,
+    read_json,
+    read_text,
+    removed_with,
+)
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -134,6 +143,23 @@ def test_an_empty_variable_is_not_the_current_folder(tmp_path: Path, monkeypatch
     monkeypatch.setenv("CLEW_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "clew"
+
+
+class Owner:
+    pass
+
+
+def test_a_folder_is_removed_with_its_owner_but_not_by_a_forked_process(tmp_path: Path) -> None:
+    folder, owner = tmp_path / "temporary", Owner()
+    folder.mkdir()
+    finalizer = removed_with(owner, folder)
+    if (child := os.fork()) == 0:
+        finalizer()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert folder.is_dir()
+    del owner
+    assert not folder.exists()
 
 
 def test_a_shared_folder_stays_open_but_clews_files_in_it_do_not(

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import shutil
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -17,7 +16,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from clew.core.files import cache_folder, json_hash, write_private
+from clew.core.files import cache_folder, json_hash, removed_with, write_private
 from clew.data.caching.packing import Packer, Unpackable
 from clew.data.caching.stores import (
     BLOCK,
@@ -120,7 +119,7 @@ def write_part(examples: Iterator[Any], cache: Path | None = None) -> Sequence[A
                 unpackable.append(example)
                 break
         store = Store(folder, writer.close())
-    store.temporary = weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
+    store.temporary = removed_with(store, folder)
     return [*store, *unpackable, *examples] if unpackable else Part(store)
 
 
