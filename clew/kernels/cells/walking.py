@@ -68,16 +68,15 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
 @contextmanager
 def unchanged_buffers(cell: nn.Module) -> Iterator[None]:
     """Undo changes to buffers within the context, such as the running statistics of a batch norm of the inputs."""
-    # Versions, since comparing values would wait for a GPU; inference tensors have none.
-    before = [
-        (buffer, buffer._version, buffer.detach().clone()) for buffer in cell.buffers() if not buffer.is_inference()
-    ]
+    before = [(buffer, buffer.clone()) for buffer in cell.buffers()]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, version, value in before:
-                if buffer._version != version:
+            for buffer, value in before:
+                if buffer.is_cuda and torch.cuda.is_current_stream_capturing():
+                    continue  # values cannot be compared here
+                if not torch.equal(buffer, value):
                     buffer.copy_(value)
 
 
