@@ -4,11 +4,12 @@ command line."""
 import gc
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from clew.core.errors import UserError, counted, shortened
 from clew.core.files import file_hash
@@ -20,7 +21,16 @@ from clew.runs.folder.run_files import is_run
 from clew.studies import STUDY, is_study
 from clew.studies.result import Search, build_result, save_best
 from clew.studies.space import Space, read_space
-from clew.studies.study import JOURNAL, Study, open_study, read_study, repair_journal, write_study, writing_study
+from clew.studies.study import (
+    JOURNAL,
+    Study,
+    data_hashes,
+    open_study,
+    read_study,
+    repair_journal,
+    write_study,
+    writing_study,
+)
 from clew.studies.trials import FAILED, FINISHED, PRUNED, Evaluated, Outcome, TrialSpec, train_trial
 from clew.studies.workers import Worker, WorkerExited
 from clew.training.report import Report
@@ -84,7 +94,7 @@ def search(
             )
         if trials != study.requested:
             content = read_study(folder)
-            write_study(folder, study.space, content["settings"], study.seed, trials, code)
+            write_study(folder, study.space, content["settings"], study.seed, trials, code, content.get("data"))
             study.requested = trials
         for axis in study.space.axes:
             say(axis.about)
@@ -129,7 +139,7 @@ def new_folder(
     with writing_study(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / JOURNAL).touch()
-        write_study(folder, space, assignments, config.seed, trials, code)
+        write_study(folder, space, assignments, config.seed, trials, code, data_hashes(config.data))
     return folder
 
 
@@ -169,7 +179,21 @@ def resumed_folder(recipe: str, assignments: Sequence[str], out: Path | None, co
             else (f"with another file as {name}", "pass the same file")
         )
         raise UserError(f"{out} was started {problem}; {remedy}")
+    check_data(out, content)
     return out
+
+
+def check_data(folder: Path, study: Mapping[str, Any]) -> None:
+    """Check that the data files are those of the earlier trials: scores on other data cannot be compared."""
+    if "data" not in study:  # written by an earlier version
+        return
+    before, now = study["data"], data_hashes(read_space(study["recipe"], study["settings"])[1].data)
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    if changed:
+        raise UserError(
+            f"{shortened(', '.join(changed))} changed since {folder} was started, so its trials could not be compared;"
+            " start a new search"
+        )
 
 
 def check_count(space: Space, trials: int) -> None:

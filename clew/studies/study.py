@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError, shown
-from clew.core.files import file_hash, read_json, write_json
+from clew.core.files import file_hash, json_hash, read_json, write_json
 from clew.core.wording import argument
 from clew.runs.folder.summary import summarise
 from clew.studies import STUDY, is_study
@@ -244,9 +244,31 @@ def seed_of(seed: int, draw: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{draw}".encode()).digest()[:4], "big")
 
 
+def data_hashes(data: Any) -> dict[str, str]:
+    """Return the SHA-256 of each file that a section `data` names; of a folder, that of its files' names and sizes."""
+    hashes = {}
+    for part in ("train", "valid", "test"):
+        paths = getattr(data, part, None) or []
+        for name in [paths] if isinstance(paths, str) else paths:
+            path = Path(name).expanduser()
+            if path.is_file():
+                hashes[name] = file_hash(path)
+            elif path.is_dir():
+                files = sorted(file for file in path.rglob("*") if file.is_file())
+                hashes[name] = json_hash([[str(file.relative_to(path)), file.stat().st_size] for file in files])
+    return hashes
+
+
 def write_study(
-    folder: Path, space: Space, assignments: Sequence[str], seed: int, requested: int, code: Path | None
+    folder: Path,
+    space: Space,
+    assignments: Sequence[str],
+    seed: int,
+    requested: int,
+    code: Path | None,
+    data: dict[str, str] | None,
 ) -> None:
+    """Write study.json. `data` are the hashes of the data files; None if an earlier version did not store them."""
     code_hash = None if code is None else file_hash(code)
     facts = {
         "format": FORMAT,
@@ -256,6 +278,8 @@ def write_study(
         "trials": requested,
         "code": code_hash,
     }
+    if data is not None:
+        facts["data"] = data
     write_json(folder / STUDY, {**facts, "space": space.to_json()})
 
 
@@ -270,6 +294,7 @@ def read_study(folder: Path) -> dict[str, Any]:
         or content.get("format") != FORMAT
         or not all(isinstance(content.get(k), v) for k, v in kinds.items())
         or "code" not in content
+        or not isinstance(content.get("data", {}), dict)
     ):
         raise UserError(
             f"{folder / STUDY} was not written by this version of clew; use the version that wrote it, or start a new"

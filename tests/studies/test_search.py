@@ -96,6 +96,14 @@ def test_a_resumed_search_gives_the_same_trials(search_settings: list[str]) -> N
     assert str(parts).count("\n") == 4 and "best" in str(parts)
 
 
+def test_a_search_is_not_resumed_on_other_data(search_settings: list[str]) -> None:
+    run_search(search_settings, 1, out="changed")
+    story = Path(search_settings[0].partition("=")[2])
+    story.write_text(story.read_text() + "and one more line .\n")
+    with pytest.raises(UserError, match="story.txt changed since .* was started, .* not be compared; start a new"):
+        run_search(search_settings, 2, out="changed", resume=True)
+
+
 def test_trials_that_fall_behind_are_pruned(search_settings: list[str], clew: Clew) -> None:
     run_search(search_settings, 1)
     study = open_study(Path("runs/found"))
