@@ -43,7 +43,10 @@ def products_of(weight: Tensor, rows: int, times: int) -> Callable[[Tensor], Ten
 def matmul_transposed(left: Tensor, right: Tensor) -> Tensor:
     """Return left @ right^T, of matrices that may be long and transposed in memory."""
     is_long = left.shape[1] >= LEAST_ROWS and left.numel() >= LEAST_WEIGHTS and right.numel() >= LEAST_WEIGHTS
-    return _product(left, right) if is_long and is_supported(right) else left @ right.mT
+    if not is_long or not is_supported(right):
+        return left @ right.mT
+    # The operator copies a transposed left matrix, but not a right one, so the smaller one is on the left.
+    return _product(left, right) if left.numel() <= right.numel() else _product(right, left).mT
 
 
 def is_supported(weight: Tensor) -> bool:
