@@ -118,6 +118,7 @@ def run_form(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
     words = sys.argv[1:] if arguments is None else arguments
+    open_streams()
     # Pipes carry UTF-8, as files do, regardless of the system's code page; a file name may still hold any bytes.
     for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
@@ -133,6 +134,14 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
+
+
+def open_streams() -> None:
+    """Replace standard streams that the caller closed, as `>&-` does, by empty ones. Otherwise the next opened file
+    would get their number, and libraries would print into it."""
+    for name, flags, mode in (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_WRONLY, "w"), ("stderr", os.O_WRONLY, "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
 
 
 def run(arguments: list[str]) -> int:

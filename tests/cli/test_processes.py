@@ -103,6 +103,16 @@ def test_an_interrupted_run_resumes_bit_for_bit(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes streams")
+@pytest.mark.parametrize(("closed", "verb", "status"), [(">&-", "recipes", 0), (">&- 2>&- <&-", "nonsense", 2)])
+def test_commands_run_without_standard_streams(
+    environment: dict[str, str], closed: str, verb: str, status: int
+) -> None:
+    command = f"{shlex.join(COMMAND)} {verb} {closed}"
+    result = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (status, "", "")
+
+
 def test_a_closed_pipe_ends_the_command_silently(environment: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "recipes"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
