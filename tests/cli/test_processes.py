@@ -102,7 +102,6 @@ def test_an_interrupted_run_resumes_bit_for_bit(
         assert all(torch.equal(value, actual[name]) for name, value in expected.items()), path
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes streams")
 @pytest.mark.parametrize(("closed", "verb", "status"), [(">&-", "recipes", 0), (">&- 2>&- <&-", "nonsense", 2)])
 def test_commands_run_without_standard_streams(
@@ -113,6 +112,7 @@ def test_commands_run_without_standard_streams(
     assert (result.returncode, result.stdout, result.stderr) == (status, "", "")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_the_command_silently(environment: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "recipes"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
