@@ -348,3 +348,11 @@ def test_names_in_suggested_commands_are_quoted(clew: Clew, tmp_path: Path) -> N
         "embedding.from=c;touch z",
     )
     assert "`clew runs merge 'c;touch z' --out DIR` makes a run of both" in result.err
+
+
+def test_a_misspelt_run_suggests_a_near_one(clew: Clew, lstm: Path) -> None:
+    misspelt = lstm.with_name(f"{lstm.name}s")
+    result = clew("generate", misspelt, "a")
+    assert_refused(
+        result, f"{misspelt} is not a run directory (it has no config.json); did you mean {lstm}? runs here:"
+    )

@@ -5,11 +5,11 @@ rest."""
 import json
 import os
 from collections.abc import Iterator
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError, command, shortened, shown
+from clew.core.errors import STRICT, UserError, command, shortened, shown
 from clew.core.files import LARGEST_JSON, json_hash, open_file, read_json
 from clew.core.wording import call
 from clew.runs.trust import check_links, is_trusted, remedy_of_trust
@@ -69,7 +69,9 @@ def check_run(folder: Path) -> None:
     more = f" and {len(nearby) - MOST_NAMED} more" if len(nearby) > MOST_NAMED else ""
     train = call("clew.train('shakespeare-lstm')", "clew train shakespeare-lstm")
     known = f"runs here: {', '.join(nearby[:MOST_NAMED])}{more}" if nearby else f"train one first, e.g. {train}"
-    raise UserError(f"{shortened(str(folder))} is not a run directory (it has no {CONFIG}); {known}")
+    paths = {Path(path).name: path for path in nearby}
+    meant = f"; did you mean {paths[near[0]]}?" if (near := get_close_matches(folder.name, paths, 1, STRICT)) else ";"
+    raise UserError(f"{shortened(str(folder))} is not a run directory (it has no {CONFIG}){meant} {known}")
 
 
 def read_raw_settings(folder: Path) -> tuple[dict[str, Any], int, dict[str, str]]:
