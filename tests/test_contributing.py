@@ -111,7 +111,7 @@ def test_the_cell_is_checked_trained_and_used(capsys: pytest.CaptureFixture[str]
 def test_the_task_is_checked_trained_and_used(capsys: pytest.CaptureFixture[str]) -> None:
     run_example("A task")
     shown = capsys.readouterr().out
-    assert "task 'acceptability': 6 of 6 laws hold" in shown
+    assert "task 'acceptability': 7 of 7 laws hold" in shown
     assert re.search(r"^0\.\d+\tthe dog runs$", shown, re.MULTILINE)
     assert "exports/acceptability/logits.pt2" in shown
 

@@ -275,7 +275,7 @@ def test_it_satisfies_the_laws(fresh: Trained) -> None:
     assert result.status == 0
     assert (
         result.out
-        == "task 'acceptability': 6 of 6 laws hold: counts, exact means, padding, batched is single, json, on disk\n"
+        == "task 'acceptability': 7 of 7 laws hold: counts, exact means, padding, batched is single, json, best, on disk\n"
     )
 
 
@@ -289,7 +289,7 @@ def test_a_mean_that_ignores_the_mask_breaks_the_padding_law(fresh: Trained) -> 
     assert re.search(
         r"the sum of 'loss' is \S+ in one batch and \S+ in parts\n    smallest case: batch 1, length 1,", result.out
     )
-    assert "4 of 6 laws hold: counts, exact means, json, on disk" in result.out
+    assert "5 of 7 laws hold: counts, exact means, json, best, on disk" in result.out
 
 
 def test_the_error_without_the_code_tells_how_to_pass_it(fresh: Trained) -> None:

@@ -32,6 +32,7 @@ from clew.runs.tokenizers import RunTokenizers
 from clew.tasks import TASKS
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learning import Encoding
+from clew.tasks.learnings.examples import score_predictions
 
 BODIES = {
     "encodes": "seq2seq",
@@ -212,6 +213,17 @@ def json_survives(build: Build, sizes: Sizes) -> None:
                 raise Broken("json", f"the answer of {verb} for example {number} changes in JSON: {answered!r}", sizes)
 
 
+def best_is_measured(build: Build, sizes: Sizes) -> None:
+    """The measure `best`, which selects the best evaluation, is one of those that an evaluation returns."""
+    case = build(sizes)
+    with evaluating([case.task]):
+        predictions = case.task.predict(case.batch, case.config.decoding, 0, range(1, len(case.encoded) + 1))
+    try:
+        score_predictions(case.task, case.examples, predictions, 0.0, is_final=False)
+    except UserError as error:
+        raise Broken("best", str(error), sizes) from None
+
+
 def kept_on_disk(build: Build, sizes: Sizes) -> None:
     """Examples survive a round trip to disk, and each has the same encoding alone and with others. Kinds whose examples
     hold more than strings and numbers are skipped."""
@@ -268,6 +280,7 @@ EXAMPLE_LAWS: dict[str, Law] = {
     "padding": padding,
     "batched is single": batched_is_single,
     "json": json_survives,
+    "best": best_is_measured,
     "on disk": kept_on_disk,
 }
 """Additional laws of tasks that learn from examples."""

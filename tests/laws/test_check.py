@@ -188,6 +188,14 @@ def test_only_added_or_replaced_members_are_checked(tables):
     assert {r.name for r in results if not r.holds} == {"mine", "average", "half"}
 
 
+def test_a_task_whose_best_measure_is_not_measured_is_told_the_measures_there_are():
+    sentence = broken_laws("task", wrong.own_task(wrong.SelectsByAnother))["best"].broken.sentence
+    assert sentence == (
+        "SelectsByAnother selects the best evaluation by 'accuracy', which is not among its measures; set best to one"
+        " of: loss, mean"
+    )
+
+
 def test_a_task_on_data_without_samples_is_rejected():
     class Reviews(LabelledData):
         pass

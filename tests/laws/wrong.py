@@ -838,6 +838,10 @@ class CountsTexts(Own):
         return [each._replace(target=each.target + len(examples)) for each in super().encode(examples)]
 
 
+class SelectsByAnother(Own):
+    best = "accuracy"
+
+
 def own_task(task):
     return text_task(task, OwnConfig, text_use("a number", "number"))
 
@@ -848,5 +852,6 @@ TASKS = {
     "padding": [own_task(MeanOverPadding)],
     "batched is single": [own_task(RanksRows)],
     "json": [own_task(TellsTensors)],
+    "best": [own_task(SelectsByAnother)],
     "on disk": [own_task(CountsTexts)],
 }

@@ -427,6 +427,11 @@ def score_predictions(
     metric_text = measured.text if is_final else in_words(measured.values)
     text += f", {metric_text}" if metric_text else ""
     best = task.best
+    if best not in values:
+        raise UserError(
+            f"{type(task).__name__} selects the best evaluation by {named_label(best)}, which is not among its measures; set"
+            f" best to one of: {few_of(list(values))}"
+        )
     value = loss if best == "loss" else (values[best] if best in LOWEST else -values[best]) + TIE * min(loss, 100.0)
     size = {"examples": len(examples)}
     if not is_final:
