@@ -292,6 +292,17 @@ def test_a_mean_that_ignores_the_mask_breaks_the_padding_law(fresh: Trained) -> 
     assert "5 of 7 laws hold: counts, exact means, json, best, on disk" in result.out
 
 
+def test_an_error_in_the_users_file_names_its_line(fresh: Trained) -> None:
+    broken = CODE.replace("fmean(self", "fmeen(self")
+    (fresh.folder / "misspelt.py").write_text(broken, encoding="utf-8")
+    line = next(number for number, text in enumerate(broken.splitlines(), start=1) if "fmeen(self" in text)
+    result = fresh.clew("evaluate", "whole", "--code", "mine.py", "--code", "misspelt.py")
+    assert result.status == 1
+    assert result.err.endswith(
+        f"clew: misspelt.py:{line}: NameError: name 'fmeen' is not defined; --debug shows the traceback\n"
+    )
+
+
 def test_the_error_without_the_code_tells_how_to_pass_it(fresh: Trained) -> None:
     for words in (["predict", "whole", GOOD], ["evaluate", "whole"], ["look", "tokens", "whole", "--text", GOOD]):
         result = fresh.clew(*words)

@@ -183,7 +183,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if options.debug:
             raise
-        status = explain(error, call.verb, rest)
+        status = explain(error, call.verb, rest, [options.code, *options.more_code] if options.code else [])
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             exit_at_once(status)
         return status
@@ -233,11 +233,11 @@ def exit_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
-def explain(error: Exception, verb: str, words: Sequence[str]) -> int:
-    """Report an error in one line: the user's mistake, a fault of the machine, or else a bug in clew or the user's
-    code."""
+def explain(error: Exception, verb: str, words: Sequence[str], code: Sequence[str] = ()) -> int:
+    """Report an error in one line: the user's mistake, a fault of the machine, or else a bug in clew or in the user's
+    files of code."""
     from clew.cli.options.meant import suggest_verb
-    from clew.core.errors import UserError
+    from clew.core.errors import UserError, innermost_place
 
     if isinstance(error, UserError):
         return complain(f"{error}{'' if 'did you mean' in str(error) else suggest_verb(verb, words)}")
@@ -246,9 +246,10 @@ def explain(error: Exception, verb: str, words: Sequence[str]) -> int:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}")
-    return complain(
-        f"this is a bug in clew or in your own code: {type(error).__name__}: {error}; --debug shows the traceback", 1
-    )
+    own_files = set(map(os.path.realpath, code))
+    place = innermost_place(error, lambda file: os.path.realpath(file) in own_files)
+    where = place or "this is a bug in clew or in your own code"
+    return complain(f"{where}: {type(error).__name__}: {error}; --debug shows the traceback", 1)
 
 
 def complain(text: str, status: int = 2) -> int:

@@ -1,10 +1,12 @@
 """The exception for user mistakes, messages that several mistakes share, and how a message quotes values."""
 
+import os
 import re
 import reprlib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from traceback import extract_tb
 from typing import Any
 
 LONGEST_NAME, LONGEST_VALUE, LONGEST_LIST = 60, 150, 270
@@ -90,6 +92,12 @@ def few_of(names: Sequence[str], most: int = LONGEST_LIST) -> str:
     while kept > 1 and len(", ".join(names[:kept])) > most:
         kept -= 1
     return ", ".join(names[:kept]) + (f" and {len(names) - kept} more" if kept < len(names) else "")
+
+
+def innermost_place(error: BaseException, is_own: Callable[[str], bool]) -> str:
+    """Return `mine.py:22`, the innermost line of a traceback in one of the user's own files; empty if there is none."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if is_own(frame.filename)]
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
 class _Short(reprlib.Repr):
