@@ -1,7 +1,6 @@
 """Check members of the tables against the laws, from the smallest sizes upward, so that the smallest failing case is
 reported."""
 
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Any, NamedTuple
 import torch
 
 from clew.core.config import Section, options_of
-from clew.core.errors import unknown
+from clew.core.errors import innermost_place, unknown
 from clew.core.reprs import first_paragraph
 from clew.core.types import Source
+from clew.data.formats import FORMATS
+from clew.instruments import INSTRUMENTS
 from clew.laws.attention import HEADS, POSITION_LAWS, SCORE_LAWS
 from clew.laws.cases import Broken, Build, Law, Sizes
 from clew.laws.cells import CELL_LAWS
@@ -44,6 +45,8 @@ from clew.models.mixed import MIXERS
 from clew.sources.tokens import Tokens
 from clew.sources.vectors import Vectors
 from clew.tasks import TASKS
+from clew.training.optimisers import OPTIMISERS
+from clew.training.schedules import SCHEDULES
 
 BATCHES_AND_LENGTHS = ((1, 1), (1, 2), (2, 1), (2, 2), (2, 4), (3, 6))
 VOCABULARY = 7
@@ -119,17 +122,38 @@ def check_table_entry(kind: str, name: str, member: Any, only: str | None = None
     return results
 
 
-def check_additions(run_user_code: Callable[[], object]) -> list[Result]:
-    """Check every entry that `run_user_code` adds to a table or replaces; the tables keep the entries."""
-    before = {kind: dict(family.table) for kind, family in KINDS.items()}
+class Addition(NamedTuple):
+    """An entry of a table that the user's code adds, or with which it replaces another entry."""
+
+    kind: str
+    name: str
+    member: Any
+    replaces: bool
+
+    @property
+    def has_laws(self) -> bool:
+        return self.kind in KINDS
+
+    def check(self) -> list[Result]:
+        return check_table_entry(self.kind, self.name, self.member) if self.has_laws else []
+
+
+def find_additions(run_user_code: Callable[[], object]) -> list[Addition]:
+    """Return every entry that `run_user_code` adds to a table or replaces; the tables keep the entries."""
+    tables = {**{kind: family.table for kind, family in KINDS.items()}, **WITHOUT_LAWS}
+    before = {kind: dict(table) for kind, table in tables.items()}
     run_user_code()
     return [
-        result
-        for kind, family in KINDS.items()
-        for name, member in dict(family.table).items()
+        Addition(kind, name, member, name in before[kind])
+        for kind, table in tables.items()
+        for name, member in dict(table).items()
         if before[kind].get(name) is not member
-        for result in check_table_entry(kind, name, member)
     ]
+
+
+def check_additions(run_user_code: Callable[[], object]) -> list[Result]:
+    """Check every entry that `run_user_code` adds to a table with laws, or replaces."""
+    return [result for addition in find_additions(run_user_code) for result in addition.check()]
 
 
 def _first_built(family: Kind, member: Any) -> tuple[Any, Broken | None]:
@@ -162,12 +186,9 @@ def _smallest_failure(law: Law, build: Build, smallest: Sizes) -> Broken | None:
 def _raised(error: Exception) -> str:
     """Format an exception in one line, with its line in the user's code."""
     library_folders = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(library_folders)
-    ]
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    place = innermost_place(error, lambda file: not file.startswith(library_folders))
     message = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {message}{place}"
+    return f"{type(error).__name__}: {message}{f' ({place})' if place else ''}"
 
 
 def _cell_trials(build: Build, example: Any) -> Iterator[Trial]:
@@ -362,6 +383,14 @@ KINDS: dict[str, Kind] = {
         MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials, _over_vectors
     ),
 }
+
+WITHOUT_LAWS: dict[str, Mapping[str, Any]] = {
+    "instrument": INSTRUMENTS,
+    "corpus format": FORMATS,
+    "optimiser": OPTIMISERS,
+    "schedule": SCHEDULES,
+}
+"""Other tables that the user's code may add to."""
 
 TABLES_OF_LAWS = (
     *(

@@ -348,6 +348,49 @@ def test_a_file_that_adds_nothing_is_rejected(clew: Clew, tmp_path: Path) -> Non
     assert 'task, model); add a line such as CELLS["mine"] = Mine' in result.err
 
 
+ADDED = """
+from clew.data.formats import FORMATS
+from clew.instruments import INSTRUMENTS
+INSTRUMENTS["norms 2"] = INSTRUMENTS["tokens"]
+FORMATS["vertical"] = FORMATS["tsv"]
+"""
+
+
+def test_additions_without_laws_are_named_with_a_command(clew: Clew, tmp_path: Path) -> None:
+    from clew.data.formats import FORMATS
+    from clew.instruments import INSTRUMENTS
+
+    code = write_text(tmp_path, ADDED, "norms.py")
+    try:
+        result = clew("check", code)
+    finally:
+        del INSTRUMENTS["norms 2"], FORMATS["vertical"]
+    assert (result.status, result.out) == (0, "")
+    assert result.err.splitlines() == [
+        f"{code} adds instrument 'norms 2', which no law checks; try it: clew look 'norms 2' RUN --code {code}",
+        f"{code} adds corpus format 'vertical', which no law checks; try it: clew data FILE --code {code}",
+    ]
+
+
+def test_check_notes_a_replaced_entry_and_groups_laws_by_setting(
+    clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clew.layers.scores import SCORES
+
+    for name in ("dot", "general"):
+        monkeypatch.setitem(SCORES, name, SCORES[name])
+    code = write_text(tmp_path, "from clew.layers.scores import SCORES\nSCORES['dot'] = SCORES['general']\n", "dot.py")
+    result = clew("check", code)
+    assert result.status == 0
+    assert result.err == f"note: {code} replaces the score 'dot' of clew\n"
+    first, *others = result.out.splitlines()
+    assert re.match(r"score 'dot': (\d+) of \1 laws hold: contract, ", first) and "self-attention" not in first
+    assert [re.match(r" +(in self-attention.*): contract, ", other) is not None for other in others] == [True] * len(
+        others
+    )
+    assert others and all(len(other) < 500 for other in others)
+
+
 def test_check_takes_user_code_as_its_argument(clew: Clew, tmp_path: Path) -> None:
     code = write_text(tmp_path, "x = 1\n", "own.py")
     result = clew("check", code, "--code", code)
