@@ -273,9 +273,9 @@ def test_the_page_opens_on_it(trained: Trained, browser: Any) -> None:
 def test_it_satisfies_the_laws(fresh: Trained) -> None:
     result = fresh.clew("check", "mine.py")
     assert result.status == 0
-    assert (
-        result.out
-        == "task 'acceptability': 7 of 7 laws hold: counts, exact means, padding, batched is single, json, best, on disk\n"
+    assert result.out == (
+        "task 'acceptability': 7 of 7 laws hold: counts, exact means, padding, batched is single, json, best, on"
+        " disk\n"
     )
 
 

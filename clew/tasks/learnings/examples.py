@@ -429,8 +429,8 @@ def score_predictions(
     best = task.best
     if best not in values:
         raise UserError(
-            f"{type(task).__name__} selects the best evaluation by {named_label(best)}, which is not among its measures; set"
-            f" best to one of: {few_of(list(values))}"
+            f"{type(task).__name__} selects the best evaluation by {named_label(best)}, which is not among its"
+            f" measures; set best to one of: {few_of(list(values))}"
         )
     value = loss if best == "loss" else (values[best] if best in LOWEST else -values[best]) + TIE * min(loss, 100.0)
     size = {"examples": len(examples)}
