@@ -11,7 +11,8 @@ Runs are searched in DIR and two levels of subfolders. The state is finished, in
 running (another process is writing it), stopped (a pruned trial of a search) or averaged (by `clew runs average`). If
 the terminal is too narrow for the table, each run is listed separately. Scores are those of the best evaluation. The
 time is the training time, estimated from the logged speed if the run does not store it. A run that cannot be read is
-reported on standard error and skipped; checkpoints of other programs are ignored. If DIR is a search (`clew train
+reported on standard error and skipped; checkpoints of other programs are ignored. A module trained with `clew.fit` is
+listed with the recipe `clew.fit`. If DIR is a search (`clew train
 --search`), its trials are listed, with the best settings.
 """
 
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             listed = glance(folder, resolved) or read_whole(folder)
         except (UserError, OSError) as error:
-            faults[folder] = str(error)
+            faults[folder] = code_note(folder, options) or str(error)
         else:
             runs.append(listed.run)
             changes_by_folder[folder] = listed.changes
@@ -90,6 +91,20 @@ def run(options: argparse.Namespace) -> int:
     if not runs and not faults:
         say(f"there is no run in {where}; train one first, e.g. `clew train shakespeare-lstm`")
     return 0
+
+
+def code_note(folder: Path, options: argparse.Namespace) -> str:
+    """Return what to pass for a run that was trained with a user's code, unless that is imported."""
+    from clew.core.files import file_hash
+    from clew.runs.folder.run_files import CODE
+
+    own = folder / CODE
+    if not own.is_file() or (
+        options.code is not None
+        and file_hash(own) in [file_hash(Path(file)) for file in (options.code, *options.more_code)]
+    ):
+        return ""
+    return f"{folder} was trained with a user's code, and needs --code FILE; the run's copy is {own}"
 
 
 def read_whole(folder: Path) -> Any:
@@ -170,7 +185,8 @@ def show(runs: list[Any], changes_by_folder: dict[Path, dict[str, Any] | None]) 
             number(run.best.get(name), digits)
             for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
         ]
-        steps = "" if run.state == IMPORTED else f"{run.step}/{run.config.training.steps}"
+        most = run.config.training.steps
+        steps = "" if run.state == IMPORTED else str(run.step) if most is None else f"{run.step}/{most}"
         facts = [steps, *scores, measured(run), duration(run.seconds), run.state, size(run.size)]
         rows.append(
             [str(run.folder), run.config.recipe, *facts, " ".join(word for word in words if word not in shared)]

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError
-from clew.runs.folder.records import Summary, read_records
+from clew.runs.folder.records import Summary, is_fit, read_records, summarise_fit
 from clew.runs.folder.run_files import CONFIG, FORMAT, IMPORTED, is_run, read_raw_settings
 from clew.runs.settings.field_paths import field_paths
 
@@ -53,6 +53,8 @@ def entry(like: str, theirs: Mapping[str, Any], fields: Mapping[str, Any]) -> di
 def glance(folder: Path, resolved: Mapping[str, Mapping[str, Any]]) -> Listed | None:
     """Return a run and its changed fields, from its files only. None if that needs the whole library: for a config of
     an earlier format or with other fields than its recipe's, and for a fine-tuned run."""
+    if is_fit(folder):
+        return Listed(summarise_fit(folder), {})
     if not is_run(folder):
         raise UserError(f"{folder} has no {CONFIG}; it was copied incompletely, or is not a run directory")
     settings, format, _ = read_raw_settings(folder)

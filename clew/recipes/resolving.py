@@ -82,6 +82,12 @@ def check_needs(config: Config) -> None:
     check_stands(config)
 
 
+def own_changes(plain: Config, config: Config) -> dict[str, Any]:
+    """Return the changed fields that the config has: another task or model lacks fields of the recipe's."""
+    own = fields_of(config)
+    return {name: value for name, (_, value) in changed_fields(plain, config).items() if name in own}
+
+
 def changes(config: Config, folder: Path | None = None) -> dict[str, Any] | None:
     """Return the fields that a run changes in its recipe, with their values; None if this installation does not have
     the recipe.
@@ -96,7 +102,7 @@ def changes(config: Config, folder: Path | None = None) -> dict[str, Any] | None
     source = config.transfer.source
     plain = resolve_recipe(config.recipe)
     if source is None:
-        return {name: value for name, (_, value) in changed_fields(plain, config).items()}
+        return own_changes(plain, config)
     inherited: tuple[str, ...] = ()
     try:
         if folder is not None:
@@ -104,5 +110,5 @@ def changes(config: Config, folder: Path | None = None) -> dict[str, Any] | None
         base = resolve_recipe(config.recipe, [f"transfer.from={json.dumps(source)}"])
     except UserError:  # the base run has been moved or deleted
         base, inherited = plain, tuple(f"{section}." for section in INHERITED)
-    own = {name: value for name, (_, value) in changed_fields(base, config).items() if not name.startswith(inherited)}
+    own = {name: value for name, value in own_changes(base, config).items() if not name.startswith(inherited)}
     return {**{name: value for name, value in own.items() if name not in DERIVED}, "transfer.from": source}

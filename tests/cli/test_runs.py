@@ -133,6 +133,45 @@ def test_broken_folders_are_named_and_skipped(clew: Clew) -> None:
     ]
 
 
+def test_fits_are_listed_by_their_metrics(clew: Clew) -> None:
+    for name, steps in (("fit", 20), ("part", 7)):
+        Path(f"runs/{name}").mkdir(parents=True)
+        Path(f"runs/{name}/environment.json").write_text("{}")
+        append_metrics(Path(f"runs/{name}"), {"step": steps, "valid.loss": 0.75, "seconds": 2.0})
+    append_metrics(Path("runs/fit"), {"step": 20, "best.step": 10, "best.valid.loss": 0.5, "seconds": 3.0})
+    result = clew("runs")
+    assert (result.status, result.err) == (0, "")
+    whole, part = (line.split() for line in result.out.splitlines()[1:])
+    assert whole[:4] == ["runs/fit", "clew.fit", "20/20", "0.5000"] and "finished" in whole
+    assert part[:4] == ["runs/part", "clew.fit", "7", "0.7500"] and "interrupted" in part
+    rows = [json.loads(line) for line in clew("runs", "--json").out.splitlines()]
+    assert [(row["recipe"], row["step"], row["steps"], row["seed"]) for row in rows] == [
+        ("clew.fit", 20, 20, None),
+        ("clew.fit", 7, None, None),
+    ]
+
+
+def test_a_run_with_a_users_code_needs_that_file(clew: Clew) -> None:
+    folder = new_run("runs/own")
+    config = json.loads((folder / "config.json").read_text())
+    del config["sha256"]
+    (folder / "config.json").write_text(json.dumps({**config, "task": {"name": "mine"}}))
+    (folder / "code.py").write_text("x = 1\n")
+    result = clew("runs")
+    assert result.err == (
+        "cannot be read: runs/own was trained with a user's code, and needs --code FILE; the run's copy is"
+        " runs/own/code.py\n"
+    )
+    assert "unknown task 'mine'" in clew("runs", "--code", "runs/own/code.py").err
+
+
+def test_fields_that_another_family_lacks_are_no_changes(clew: Clew) -> None:
+    new_run("runs/lstm")
+    new_run("runs/gpt", "model={family: gpt}")
+    changed = clew("runs").out.splitlines()[1]
+    assert "model.family=gpt" in changed and "null" not in changed
+
+
 def test_checkpoints_of_other_programs_are_skipped(clew: Clew) -> None:
     new_run("runs/fine", valid_loss=1.5)
     for name, content in (("bert", '{"model_type": "bert"}'), ("page", '{"title": "mine"}')):

@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from glob import glob
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from clew.core.errors import UserError
 from clew.core.numbers import is_number
 from clew.core.wording import call
 from clew.runs.folder.lock import is_locked
-from clew.runs.folder.run_files import IMPORTED, METRICS, check_run, is_own, is_run, read_metrics
+from clew.runs.folder.run_files import (
+    ENVIRONMENT,
+    FIT,
+    IMPORTED,
+    METRICS,
+    VOCABULARY,
+    check_run,
+    is_own,
+    is_run,
+    read_metrics,
+)
 
 if TYPE_CHECKING:
     from clew.runs.config import Config, TrainingConfig
@@ -114,6 +125,24 @@ class Summary:
     def size(self) -> int:
         """Size on disk in bytes."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+
+def is_fit(folder: Path) -> bool:
+    """Whether a folder was written by `clew.fit`, which writes no config and no vocabulary."""
+    return (
+        not is_run(folder)
+        and all((folder / name).is_file() for name in (METRICS, ENVIRONMENT))
+        and not (folder / VOCABULARY).exists()
+    )
+
+
+def summarise_fit(folder: Path) -> Summary:
+    """Return the summary of a folder of `clew.fit`. The number of steps is known if it has ended."""
+    records = read_records(folder)
+    end = last_with(records, "best.step")
+    training = SimpleNamespace(steps=None if end is None else end["step"], patience=None)
+    config: Any = SimpleNamespace(recipe=FIT, seed=None, task=None, training=training)
+    return Summary(folder, config, records)
 
 
 def is_finished(records: list[dict[str, Any]], training: "TrainingConfig") -> bool:

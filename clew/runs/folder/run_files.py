@@ -26,6 +26,8 @@ CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = (
 VOCABULARY = "vocabulary"
 IMPORTED = "imported"
 """The recipe of a run that was imported from a published checkpoint."""
+FIT = "clew.fit"
+"""Listed as the recipe of a module that `clew.fit` trained."""
 ORIGIN = "origin.json"
 LONGEST_RECORD = 2**20
 """Maximum size of a record in metrics.jsonl in bytes; clew writes no longer lines."""
