@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from clew.core.config import Section
 from clew.core.errors import UserError, shown
 from clew.core.wording import argument_name, call
+from clew.runs.columns import plain_rows, row_of_dict
 from clew.runs.config import Config
 from clew.runs.settings.explaining import read_section
 from clew.tasks import TASKS, USES
@@ -78,19 +79,21 @@ def read_options(use: Use[Any, Any], config: Config, requested: Mapping[str, Any
     return read_section(use.options, use.options.over(own_values(config, use.options), requested), spell=argument_name)
 
 
-def read_rows(kind: type[Section], rows: Any, name: str, first: int = 1) -> list[Any]:
+def read_rows(kind: type[Section], rows: Any, name: str, first: int = 1, data: Any = None) -> list[Any]:
     """Read rows from plain values: each is a text, a tuple of its fields if it has several, or an object with its
-    fields. `name` is the run's name, for error messages."""
+    fields. `name` is the run's name, for error messages. With the run's section `data`, rows may also be a table, and
+    objects may have the run's columns."""
+    rows = rows if data is None else plain_rows(kind, data, rows)
     if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, bytes)):
         raise UserError(f"expected a text, or a list of texts, found {shown(rows)}")
-    return [read_row(kind, value, f"text {number}", name) for number, value in enumerate(rows, start=first)]
+    return [read_row(kind, value, f"text {number}", name, data) for number, value in enumerate(rows, start=first)]
 
 
-def read_row(kind: type[Section], row: Any, place: str, name: str) -> Any:
+def read_row(kind: type[Section], row: Any, place: str, name: str, data: Any = None) -> Any:
     if isinstance(row, kind):
         return row
     if isinstance(row, Mapping):
-        return read_section(kind, row, place)
+        return read_section(kind, row if data is None else row_of_dict(kind, data, row, place), place)
     fields = list(kind.model_fields)
     values = [row] if takes(kind, fields[0], row) else row
     if not isinstance(values, (list, tuple)) or (values is row and not all(isinstance(part, str) for part in row)):
@@ -176,7 +179,7 @@ def ask_runs(
     check_together(runs, verb)
     use = find_use(runs[0], verb)
     options = read_options(use, runs[0].config, requested)
-    rows = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first)
+    rows = read_rows(use.row_type(runs[0].config.data, options), rows, str(runs[0].folder), first, runs[0].config.data)
     repeated = [row for row in rows for _ in range(getattr(options, "samples", 1))]
     numbers = range(first, first + len(repeated))
     return answer_rows(use, [run.task for run in (*runs, *helpers)], repeated, options, numbers)

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from clew.core.config import Section
 from clew.core.devices import choose_device
 from clew.core.errors import UserError, shown, unknown
 from clew.core.trees import Tree
@@ -15,6 +16,7 @@ from clew.data.syntax.trees import format_tree
 from clew.layers.precision import check_precision, quantise
 from clew.runs.asking import ask_runs, find_use, read_options, read_rows, uses_of
 from clew.runs.build import build_task
+from clew.runs.columns import plain_rows, row_of_dict
 from clew.runs.config import Config
 from clew.runs.directory import check_code, check_files, num_values, read_config
 from clew.runs.evaluation import (
@@ -41,7 +43,7 @@ from clew.tasks.shared.alignment import Alignment
 from clew.tasks.tagging import TaggedText
 from clew.tasks.translation import ScoredPair, Translation, align, score_pairs
 from clew.tasks.tree_classification import ClassifiedTree, TreeRow
-from clew.tasks.use import Use
+from clew.tasks.use import TextRow, Use
 from clew.tasks.uses.choices import Choices, Chosen, choices_of
 from clew.tasks.uses.filling import Filled
 from clew.tasks.uses.generation import Generated
@@ -55,6 +57,12 @@ Texts = str | tuple[str, str]
 """A text, or a pair of texts that are read together."""
 Choose = Choices | Sequence[str] | Mapping[str, str]
 """Words, or words by label."""
+
+
+class QuestionText(Section):
+    """A question whose passage is given apart."""
+
+    question: str
 
 
 class Run:
@@ -119,7 +127,7 @@ class Run:
         One prompt gives one `Generated` (a list if several samples are requested); several prompts give a list.
         """
         is_single = isinstance(prompts, str)
-        answers: list[list[Generated]] = self.ask("generate", as_texts(prompts), **options)
+        answers: list[list[Generated]] = self.ask("generate", self._rows("generate", prompts), **options)
         samples = [sample for answer in answers for sample in answer]
         if not samples:
             raise UserError("there is no prompt; give at least one (it may be empty)")
@@ -130,7 +138,7 @@ class Run:
         use = find_use(self, "generate")
         options, helpers = self._with_helpers("generate", options)
         use_options = read_options(use, self.config, options)
-        [row] = read_rows(use.row, [prompt], str(self.folder))
+        [row] = read_rows(use.row, [prompt], str(self.folder), data=self.config.data)
         pieces = None if use.stream is None else use.stream([run.task for run in (self, *helpers)], row, use_options, 1)
         if pieces is None:
             raise UserError(
@@ -168,7 +176,9 @@ class Run:
         plain = (
             dict(choices) if isinstance(choices, Mapping) else choices if isinstance(choices, str) else list(choices)
         )
-        answers: list[Any] = self.ask("classify", as_texts(texts), choices=plain, **options)
+        answers: list[Any] = self.ask(
+            "classify", self._rows("classify", texts, choices=plain), choices=plain, **options
+        )
         return answers[0] if isinstance(texts, str) else answers
 
     @overload
@@ -200,10 +210,26 @@ class Run:
         answers: Translation | list[Translation] = self._best("translate", texts, options)
         return answers
 
+    def _rows(self, verb: str, texts: Any, **options: Any) -> Any:
+        """Return the rows of a verb: those of a table as dicts of their fields, a single text in a list, and anything
+        else unchanged."""
+        use = find_use(self, verb)
+        kind = use.row_type(self.config.data, read_options(use, self.config, options))
+        with python_errors():
+            return as_texts(plain_rows(kind, self.config.data, texts))
+
+    def _texts(self, texts: Any, kind: type[Section]) -> list[Any]:
+        """Return the texts of rows with one field: of a table or of dicts, their column."""
+        rows, [field] = plain_rows(kind, self.config.data, texts), kind.model_fields
+        return [
+            row_of_dict(kind, self.config.data, row, f"text {number}")[field] if isinstance(row, Mapping) else row
+            for number, row in enumerate(as_texts(rows), start=1)
+        ]
+
     def _best(self, verb: str, texts: Any, options: Mapping[str, Any], runs: "Sequence[Run]" = ()) -> Any:
         """Return the best answer to each text, or its list of answers if `n_best` is above 1."""
         runs = runs or [self]
-        answers = ask_runs(runs, verb, as_texts(texts), options)
+        answers = ask_runs(runs, verb, runs[0]._rows(verb, texts), options)
         if read_options(find_use(self, verb), self.config, options).n_best == 1:
             answers = [n_best[0] if n_best else None for n_best in answers]
         return answers[0] if isinstance(texts, str) else answers
@@ -218,7 +244,9 @@ class Run:
         A text is a string, which is split into words (only at spaces if it is `tokenised`), or a list of words, which
         may contain any characters.
         """
-        answers: list[TaggedText] = self.ask("tag", [as_list(text) for text in as_texts(texts)], tokenised=tokenised)
+        answers: list[TaggedText] = self.ask(
+            "tag", [as_list(text) for text in self._rows("tag", texts)], tokenised=tokenised
+        )
         return answers[0] if isinstance(texts, str) else answers
 
     @overload
@@ -229,7 +257,7 @@ class Run:
         """Return the `top` predictions for every [MASK] of a text (a `Filled`), or of each of several; None for an
         empty text. For a pair of texts in a tuple, the answer also has the probability that the second follows the
         first; a pair needs no mask."""
-        answers: list[Any] = self.ask("fill", as_texts(texts), top=top)
+        answers: list[Any] = self.ask("fill", self._rows("fill", texts), top=top)
         return answers[0] if isinstance(texts, str) else answers
 
     @overload
@@ -241,7 +269,7 @@ class Run:
         classified together is a tuple: `classify([("It rains.", "It is wet.")])` gives one answer. For a run that reads
         trees this is the same as `classify_trees`."""
         is_single = isinstance(texts, (str, Tree, Sentence))
-        rows = [texts] if is_single else as_texts(texts)
+        rows = [texts] if is_single else self._rows("classify", texts)
         answers: list[Any] = self.ask("classify", [tree_row(row) for row in rows])
         return answers[0] if is_single else answers
 
@@ -257,7 +285,7 @@ class Run:
         if not issubclass(find_use(self, "classify").row, TreeRow):
             raise UserError(f"{self.folder} classifies texts, not trees; call `classify` with texts")
         is_single = isinstance(trees, (str, Tree, Sentence))
-        rows = [trees] if is_single else as_texts(trees)
+        rows = [trees] if is_single else self._rows("classify", trees)
         answers: list[Any] = self.ask("classify", [tree_row(row) for row in rows])
         return answers[0] if is_single else answers
 
@@ -278,7 +306,7 @@ class Run:
         The question has no answer if "no answer" scores more than `threshold` above the best span (default: the run's
         own threshold).
         """
-        rows = [{"question": question, "passage": passage} for question in as_texts(questions)]
+        rows = [{"question": question, "passage": passage} for question in self._texts(questions, QuestionText)]
         answers: list[AnsweredQuestion] = self.ask("answer", rows, n_best=n_best, threshold=threshold)
         return answers[0] if isinstance(questions, str) else answers
 
@@ -332,7 +360,7 @@ class Run:
         run's own. With `carry` = n an ELMo reads the texts n at a time, and each continues from the state of the text
         n places before it, as AllenNLP does.
         """
-        text_list = as_texts(texts)
+        text_list = self._texts(texts, TextRow)
         for text in text_list:
             if not isinstance(text, str):
                 raise UserError(f"a text must be a string, not {shown(text)}")

@@ -143,7 +143,7 @@ def test_faulty_tuples_are_skipped_and_counted_on_request(capsys: pytest.Capture
 def test_columns_with_the_same_name_are_rejected() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([("a", "b", "x")], columns=["text", "text", "label"])
-    with pytest.raises(UserError, match=r"^data= has several columns 'text'; rename them or drop all but one$"):
+    with pytest.raises(UserError, match=r"^the table has several columns 'text'; rename them or drop all but one$"):
         listed_settings("classify", [], frame)
 
 
@@ -174,7 +174,7 @@ def test_mistakes_are_reported() -> None:
     for data, sentence in (
         (
             {"text": ["a"], "label": ["x", "y"]},
-            "the columns of data= have different lengths: text 1, label 2; give each column one value per",
+            "the columns of the table have different lengths: text 1, label 2; give each column one value per",
         ),
         ({"trian": [("a", "x")]}, "unknown part of data 'trian'; did you mean 'train'?"),
         (
@@ -230,13 +230,3 @@ def test_a_file_can_replace_examples() -> None:
         r" pathlib.Path\('a.csv'\)",
     ):
         listed_settings("text-lstm", [], "a.csv")
-
-
-def test_a_grid_from_python_is_rejected() -> None:
-    with pytest.raises(
-        UserError,
-        match=(
-            r"^'seed=1,2' has several values, a grid of 2 runs, for the command line: clew train text-lstm seed=1,2; in"
-        ),
-    ):
-        clew.train("text-lstm", "seed=1,2")

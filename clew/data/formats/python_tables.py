@@ -29,7 +29,7 @@ def rows_in_memory(data: Any) -> Rows | None:
     if hasattr(data, "itertuples"):  # pandas
         names = [str(name) for name in data.columns]
         if repeated := [name for name in names if names.count(name) > 1]:
-            raise UserError(f"data= has several columns {shown(repeated[0])}; rename them or drop all but one")
+            raise UserError(f"the table has several columns {shown(repeated[0])}; rename them or drop all but one")
         return (json_row(dict(zip(names, row, strict=True))) for row in data.itertuples(index=False, name=None))
     if hasattr(data, "to_batches"):  # pyarrow
         return (json_row(row) for batch in data.to_batches() for row in batch.to_pylist())
@@ -50,7 +50,7 @@ def column_rows(data: Mapping[str, Any]) -> Rows:
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise UserError(
-            f"the columns of data= have different lengths: {counts}; give each column one value per example"
+            f"the columns of the table have different lengths: {counts}; give each column one value per example"
         )
     return (json_row(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
