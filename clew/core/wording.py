@@ -52,7 +52,12 @@ def argument_name(name: str, *, option: str | None = None) -> str:
 def call(python: str, command: str) -> str:
     """Name a call that the caller should make, in backquotes: `run.parse(...)` in Python, `clew parse` elsewhere. A
     server names the command too: its users start it from the command line."""
-    return f"`{python if _wordings[-1] is in_python else command}`"
+    return f"`{either(python, command)}`"
+
+
+def either(python: str, command: str) -> str:
+    """Return the words for a Python caller, or those for the command line and the server."""
+    return python if _wordings[-1] is in_python else command
 
 
 def is_command() -> bool:

@@ -1,6 +1,5 @@
 """Convert the arguments of `clew.train`, settings and data from Python, to those of a recipe's run."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,8 +62,8 @@ def check_one(recipe: str, assignments: Sequence[str]) -> None:
     words = [word for word in (recipe, *assignments) if isinstance(word, str) and "," in word]
     if not words or len(runs := expand(recipe, [word for word in assignments if isinstance(word, str)])) == 1:
         return
-    command = shortened(shlex.join(["clew", "train", recipe, *assignments]))
+    first = shortened(f"clew.train({', '.join(map(repr, (runs[0].recipe, *runs[0].assignments)))})")
     raise UserError(
-        f"{words[0]!r} has several values, a grid of {len(runs)} runs, for the command line: {command}; in Python,"
-        " call train once for each value, or put a value that contains commas into double quotes"
+        f"{words[0]!r} has several values, a grid of {len(runs)} runs, but a call trains one; call train once for each"
+        f" value, starting with {first}, or put a value that contains commas into double quotes"
     )

@@ -16,6 +16,7 @@ from typing import Any
 
 from clew.core.errors import UserError, shown
 from clew.core.numbers import is_number
+from clew.core.wording import either
 from clew.recipes.grid import different, expand, split_values
 from clew.recipes.resolving import config_of
 from clew.runs.config import Config
@@ -28,6 +29,7 @@ NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"\s*({NUMBER})\s*\.\.\s*({NUMBER})\s*(?::\s*({NUMBER})\s*)?")
 LOG_FROM = 10
 """A range is searched on a log scale if its higher end is at least this many times its lower end."""
+PYTHON_SPACE = "{'training.learning_rate': (1e-4, 1e-2), 'model.cell': ['lstm', 'gru']}"
 DIGITS = 4
 """Significant digits of a sampled number. A fifth digit would make commands longer and change no result."""
 
@@ -138,10 +140,11 @@ def read_space(recipe: str, assignments: Sequence[str]) -> tuple[Space, Config]:
                 f"{field} is set {times} times, and one of them is searched; set one range or one list of values"
             )
     if not searched:
-        raise UserError(
-            "a search needs settings with a range or several values, but there are none; "
-            "add some, such as training.learning_rate=1e-4..1e-2 model.dim=64..512 model.cell=lstm,gru"
+        examples = either(
+            f"add some to the dict of the space, such as {PYTHON_SPACE}",
+            "add some, such as training.learning_rate=1e-4..1e-2 model.dim=64..512 model.cell=lstm,gru",
         )
+        raise UserError(f"a search needs settings with a range or several values, but there are none; {examples}")
     fixed = [assignment for assignment, (field, _) in zip(assignments, parts, strict=True) if field not in searched]
     choices = {
         field: Choices(field, tuple(different(f"{field}={text}", split_values(text))))
@@ -234,8 +237,8 @@ def space_assignments(space: Mapping[str, Any]) -> list[str]:
     string is as on the command line. Names are `model.dim` or `model__dim`; a dict has the fields of a section."""
     if not isinstance(space, Mapping) or not all(isinstance(name, str) for name in space):
         raise UserError(
-            "the space of a search must be a dict of ranges and choices by field, such as {'training.learning_rate':"
-            f" (1e-4, 1e-2), 'model.cell': ['lstm', 'gru']}}, not {shown(space)}"
+            f"the space of a search must be a dict of ranges and choices by field, such as {PYTHON_SPACE}, not"
+            f" {shown(space)}"
         )
     fields = [
         (".".join(path), leaf)

@@ -8,6 +8,7 @@ import pytest
 
 import clew
 from clew.core.errors import UserError
+from clew.core.wording import on_command_line, worded
 from clew.runs.settings.values import parse_value
 from clew.studies.space import Choices, Range, Space, read_space, space_assignments
 
@@ -95,13 +96,32 @@ def test_combinations_are_counted() -> None:
         ),
         (
             ["model.dim=3"],
-            "a search needs settings with a range or several values, but there are none; add some, such as",
+            "a search needs settings with a range or several values, but there are none; add some to the dict of the",
         ),
     ],
 )
 def test_mistakes_are_reported_before_the_first_trial(assignments: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         space(*assignments)
+
+
+def test_an_empty_space_is_explained_in_the_callers_notation() -> None:
+    with pytest.raises(UserError) as caught:
+        clew.search("text-lstm", {}, "data.train=story.txt")
+    assert str(caught.value).endswith(
+        "; add some to the dict of the space, such as {'training.learning_rate': (1e-4, 1e-2), 'model.cell': ['lstm',"
+        " 'gru']}"
+    )
+    with (
+        worded(on_command_line),
+        pytest.raises(UserError, match="add some, such as training.learning_rate=1e-4..1e-2 model.dim=64..512"),
+    ):
+        space("model.dim=3")
+
+
+def test_a_range_in_a_message_is_a_pair_in_python() -> None:
+    with pytest.raises(UserError, match=r"write model__dim=\(64, 512\)$"):
+        clew.search("text-lstm", {"model.dim": (512, 64)}, "data.train=story.txt")
 
 
 def test_a_search_takes_one_recipe() -> None:

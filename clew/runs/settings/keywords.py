@@ -137,6 +137,8 @@ TRAIN = re.compile(r"`clew train ([\w-]+)((?: \w+=[^` ]+)*)`")
 ASSIGNED = re.compile(r"(?<![\w./\\'-])([a-z]+(?:\.[a-z_]\w*)+)(=(?:\[[^\]]*\]|\{[^}]*\}|[^\s,;`'\"]+)?)?")
 """Matches `model.dim` and `model.cell=gru` in a sentence, but not the end of a file path."""
 UNKNOWN = re.compile(r"^unknown field '([^']+)'(?: of ([\w.]+))?; did you mean '([\w.]+)'\?")
+RANGE = re.compile(r"([-+\d.eE]+?)\.\.([-+\d.eE]+)(?::([-+\d.eE]+))?")
+"""Matches `1e-4..1e-2` and `64..512:64`, a range of a search."""
 CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 
@@ -173,6 +175,8 @@ def in_quotes(value: str) -> str:
     """Convert a command-line value to Python notation; a name in capitals is a placeholder and stays unquoted."""
     if value in CONSTANTS or value == "":
         return CONSTANTS.get(value, "")
+    if (ends := RANGE.fullmatch(value)) is not None:
+        return f"({', '.join(part for part in ends.groups() if part is not None)})"
     if value[0] in "[{":
         with suppress(ValueError):
             value = repr(json.loads(value))
