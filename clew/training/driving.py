@@ -8,13 +8,15 @@ from pathlib import Path
 
 from clew.core.errors import UserError, counted
 from clew.core.processes import first_alone, rank, world_size
+from clew.core.wording import argument
 from clew.runs.directory import read_weights, truncate_metrics, write_weights
-from clew.runs.folder.run_files import WEIGHTS
+from clew.runs.folder.run_files import WEIGHTS, read_metrics
 from clew.training.callbacks import Evaluated, Saved
 from clew.training.checkpoints import find_checkpoint, load_checkpoint, save_checkpoint
 from clew.training.loggers import build_loggers
 from clew.training.loop import train
 from clew.training.parallel import whole_weights
+from clew.training.records import Progress, Record
 from clew.training.run_folder import writing
 from clew.training.signals import Interrupted
 from clew.training.step_log import StepLog
@@ -50,6 +52,8 @@ def drive(trainer: Trainer) -> None:
             is_last = record.step == settings.steps
             if is_last or record.stop or watchers.request or is_due(record.step, trainer, saves):
                 progress.look()
+            if is_last:
+                check_steps(record, progress)
             now = time.perf_counter()
             progress.seconds = now - began
             progress.tokens += record.count
@@ -62,9 +66,12 @@ def drive(trainer: Trainer) -> None:
             if record.is_read:
                 log.write(now)
             callbacks.step(record)
+            if is_last and rank() == 0:
+                say_skipped(trainer)
             is_evaluated = record.step % settings.evaluate_every == 0 or is_last
             if is_evaluated:
-                evaluate(trainer)
+                with saving_before_errors(trainer):
+                    evaluate(trainer)
             # Several processes agree to stop when they next exchange counts, so that all stop after the same step.
             stop = record.stop or (watchers.ask_to_stop() and world_size() == 1)
             trainer.stopped_by = watchers.stopping_callback() if stop else ""
@@ -82,6 +89,42 @@ def drive(trainer: Trainer) -> None:
                 raise Interrupted(watchers.request.number or 2, where, trainer.folder)
             if state.best.is_exhausted:
                 return report.say(early_stopping_note(trainer))
+
+
+def check_steps(last: Record, progress: Progress) -> None:
+    """Raise if every step of the run was skipped. More than `MOST_SKIPPED` in a row have raised before."""
+    if progress.skipped >= last.step:
+        raise UserError(
+            f"no step had a finite gradient (loss {last.loss}, gradient norm {last.gradient_norm}), so the weights have"
+            f" not changed in {counted(last.step, 'step')}; look for nan or inf in the data and in the loss, or lower"
+            " training.learning_rate"
+        )
+
+
+def say_skipped(trainer: Trainer) -> None:
+    """Say how many steps were skipped, if any. Each has a record in the metrics, also from before a resumption."""
+    skipped = sum("skipped" in record for record in read_metrics(trainer.folder))
+    if skipped:
+        steps = counted(trainer.settings.steps, "step")
+        trainer.watchers.report.say(
+            f"{skipped:,} of {steps} changed nothing, because the loss or the gradient was not finite"
+        )
+
+
+@contextmanager
+def saving_before_errors(trainer: Trainer) -> Iterator[None]:
+    """Save a checkpoint if an evaluation raises, as it may do in the user's code; resuming starts with the evaluation.
+    With several processes only some may have failed, so none saves."""
+    try:
+        yield
+    except Exception:
+        if world_size() == 1:
+            save_checkpoint(trainer.folder, trainer.state, trainer.settings.keep)
+            step, resume = trainer.state.progress.step, argument("resume", True)
+            trainer.watchers.report.say(
+                f"the evaluation failed at step {step}; saved in {trainer.folder}, to resume with {resume}"
+            )
+        raise
 
 
 def is_due(step: int, trainer: Trainer, saves: int) -> bool:

@@ -5,6 +5,7 @@ sampler. The random numbers of a batch are derived from (seed, epoch, batch), an
 a resumed run continues bit for bit.
 """
 
+import inspect
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -288,6 +289,11 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
             f"the module ({type(module).__name__}) has lazy layers without parameters yet; call it once on a batch"
             " before fit"
         )
+    if (arguments := needed_arguments(module)) is not None:
+        raise UserError(
+            f"{type(module).__name__}.forward takes {arguments}, but fit calls forward(batch) with the whole batch"
+            " of the loader; take it apart in the method: `def forward(self, batch): x, y = batch`, and return the loss"
+        )
     stored = module.state_dict()
     if (name := next((name for name, value in stored.items() if not isinstance(value, Tensor)), None)) is not None:
         raise UserError(
@@ -304,6 +310,19 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
                 f"the optimiser has {counted(foreign, 'parameter')} that the module does not have; build it from"
                 " module.parameters()"
             )
+
+
+def needed_arguments(module: nn.Module) -> str | None:
+    """Return the arguments of a module's forward if it cannot be called with one, the batch; else None."""
+    try:
+        signature = inspect.signature(module.forward)
+    except (TypeError, ValueError):  # forward is not a Python function
+        return None
+    try:
+        signature.bind(None)
+    except TypeError:
+        return f"({', '.join(map(str, signature.parameters.values()))})"
+    return None
 
 
 def check_seed(seed: Any) -> None:

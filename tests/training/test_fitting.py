@@ -451,6 +451,11 @@ MODULES: dict[str, tuple[Any, str]] = {
 }
 
 
+class TakesTwo(Line):
+    def forward(self, x: Any, y: Any) -> Tensor:  # type: ignore[override]
+        return super().forward((x, y))
+
+
 class WithExtraState(nn.Linear):
     def get_extra_state(self) -> Any:
         return {"calls": 3}
@@ -460,6 +465,16 @@ MODULES |= {
     "a lazy layer": (
         nn.LazyLinear(1),
         r"the module \(LazyLinear\) has lazy layers without parameters yet; call it once on a batch before fit",
+    ),
+    "two arguments": (
+        TakesTwo(),
+        r"^TakesTwo.forward takes \(x: Any, y: Any\), but fit calls forward\(batch\) with the whole batch of the"
+        r" loader; take it apart in the method: `def forward\(self, batch\): x, y = batch`, and return the loss$",
+    ),
+    "a loss that is not finite": (
+        ReturnsLoss(lambda w: w.sum() * float("nan")),
+        r"^no step had a finite gradient \(loss nan, gradient norm nan\), so the weights have not changed in 2 steps;"
+        " look for nan or inf in the data and in the loss, or lower training.learning_rate$",
     ),
     "an extra state": (
         WithExtraState(3, 1),
@@ -474,6 +489,44 @@ def test_a_module_without_a_valid_loss_is_rejected(tmp_path: Path, name: str) ->
     module, sentence = MODULES[name]
     with pytest.raises(UserError, match=sentence):
         fit(module, DataLoader(points(), batch_size=8), tmp_path / "line", steps=2, device="cpu")
+
+
+def test_skipped_steps_are_counted_at_the_end(tmp_path: Path) -> None:
+    class Spoilt(Line):
+        def forward(self, batch: Any) -> Tensor:
+            x, _ = batch
+            return super().forward(batch) * (float("nan") if x.mean() > 0 else 1.0)
+
+    class Said(Silence):
+        def __init__(self) -> None:
+            self.texts: list[str] = []
+
+        def say(self, text: str) -> None:
+            self.texts.append(text)
+
+    said = Said()
+    data = points(16)
+    skipped = sum(bool(data.tensors[0][first : first + 4].mean() > 0) for first in range(0, 16, 4))
+    assert 0 < skipped < 4
+    fit(Spoilt(), DataLoader(data, batch_size=4), tmp_path / "line", steps=4, device="cpu", report=said)
+    assert f"{skipped} of 4 steps changed nothing, because the loss or the gradient was not finite" in said.texts
+
+
+def test_a_failing_evaluation_saves_a_checkpoint_to_resume_from(tmp_path: Path) -> None:
+    loader, failures = DataLoader(points(), batch_size=8), [ZeroDivisionError("mine")]
+
+    def evaluate(module: Any) -> float:
+        if failures:
+            raise failures.pop()
+        return float(module.map.weight.detach().sum())
+
+    keywords = {"steps": 6, "evaluate": evaluate, "evaluate_every": 3, "device": "cpu"}
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        fit(Line(), loader, tmp_path / "line", **keywords)
+    assert [folder.name for folder in checkpoint_folders(tmp_path / "line")] == ["step-00000003"]
+    fit(Line(), loader, tmp_path / "line", resume=True, **keywords)
+    fit(Line(), loader, tmp_path / "whole", **keywords)
+    assert_same(tmp_path / "line", tmp_path / "whole")
 
 
 def test_unknown_and_invalid_settings_are_rejected_with_their_names(tmp_path: Path) -> None:
