@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError, shortened, unknown
-from clew.core.wording import argument, call
+from clew.core.errors import UserError, command, shortened, unknown
+from clew.core.wording import call
 from clew.recipes import RECIPES
 from clew.runs.config import Config, resolve
 from clew.runs.embedding import filled
-from clew.runs.folder.run_files import CONFIG, IMPORTED
+from clew.runs.folder.run_files import CODE, CONFIG, IMPORTED, read_raw_settings
 from clew.runs.settings.fields import changed_fields, fields_of
 from clew.runs.settings.overriding import overlay, override
 from clew.runs.settings.values import read_yaml
@@ -59,12 +59,24 @@ def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
         name = overrides.pop("recipe")
     if name not in RECIPES:
         if is_file(path / CONFIG):
-            raise UserError(
-                f"{name} is a run, not a recipe; to resume it, add {argument('out', name)} and"
-                f" {argument('resume', True)} to the call that started it"
-            )
+            raise UserError(f"{name} is a run, not a recipe; to resume it, call {call_that_resumes(path)}")
         raise unknown("recipe", name, RECIPES)
     return name, overrides
+
+
+def call_that_resumes(folder: Path) -> str:
+    """Name the call that resumes a run, with the recipe of its config and its code file."""
+    try:
+        recipe = read_raw_settings(folder)[0].get("recipe")
+    except UserError:
+        recipe = None
+    recipe = recipe if recipe in RECIPES else "RECIPE"
+    own = folder / CODE
+    code = own if is_file(own) else None
+    python = f"clew.train({recipe!r}, out={str(folder)!r}, resume=True{f', code={str(code)!r}' if code else ''})"
+    return call(
+        python, command("clew", "train", recipe, "--out", folder, "--resume", *(("--code", code) if code else ()))
+    )
 
 
 def is_file(path: Path) -> bool:

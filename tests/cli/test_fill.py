@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import clew as library
+from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
 from tests.runs.small import bert_settings, write_text
@@ -143,8 +144,11 @@ def test_embed_uses_the_trained_pooler(clew: Clew, bert: Path) -> None:
 
 
 def test_a_run_is_not_accepted_as_a_recipe(clew: Clew, bert: Path) -> None:
-    message = f"{bert} is a run, not a recipe; to resume it, add --out {bert} and --resume to the call that started it"
-    assert clew("train", bert, "--resume").err == f"clew: {message}\n"
+    command = f"`clew train text-bert --out {bert} --resume`"
+    message = f"clew: {bert} is a run, not a recipe; to resume it, call {command}\n"
+    assert clew("train", bert, "--resume").err == clew("train", "--resume", bert).err == message
+    with pytest.raises(UserError, match=rf"call `clew.train\('text-bert', out='{bert}', resume=True\)`$"):
+        library.train(str(bert))
 
 
 def test_the_code_of_the_guide_runs(clew: Clew, bert: Path, capsys: pytest.CaptureFixture[str]) -> None:

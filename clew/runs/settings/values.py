@@ -1,7 +1,9 @@
 """Parse settings as users write them: `section.field=value` and YAML files. The values are plain JSON types."""
 
 import json
+import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,7 +71,11 @@ def parse_assignment(assignment: str) -> tuple[list[str], Any]:
     name, equals, text = assignment.partition("=")
     path = name.strip().split(".")
     if not equals or not all(path) or len(path) > DEEPEST:
-        raise UserError(f"a setting is section.field=value, such as training.steps=500, not {shown(assignment)}")
+        is_file = not equals and os.path.isfile(assignment)
+        remedy = f"; to train on this file, write {shlex.quote(f'data.train={assignment}')}" if is_file else ""
+        raise UserError(
+            f"a setting is section.field=value, such as training.steps=500, not {shown(assignment)}{remedy}"
+        )
     return path, parse_value(text)
 
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from clew.core.config import Section, options_of
@@ -200,3 +202,13 @@ def test_a_list_is_converted_only_for_a_tuple_field():
         read_section(Lists, {"several": "a"})
     with pytest.raises(UserError, match=r"^cost: text takes a text, not \['a'\]$"):
         read_section(Lists, {"text": ["a"]}, "cost")
+
+
+def test_a_file_without_its_setting_is_suggested_as_training_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, setting in (("tickets.csv", "data.train=tickets.csv"), ("my tickets.csv", "'data.train=my tickets.csv'")):
+        Path(name).touch()
+        with pytest.raises(UserError, match=f"500, not '{name}'; to train on this file, write {setting}$"):
+            config_of("classify", [name])
