@@ -57,6 +57,8 @@ from clew.runs.folder.run_files import (
 from clew.runs.settings.fields import differences
 from clew.runs.settings.upgrading import upgraded
 
+NUM_LENGTH_BYTES = 8
+"""The bytes of a safetensors file before its header, which hold the header's length."""
 UNREADABLE = (SafetensorError, OSError, UnicodeDecodeError, RuntimeError, MemoryError)
 """The exceptions of safetensors for a file that it cannot read or map into memory."""
 
@@ -201,9 +203,25 @@ def write_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     contiguous = {name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()}
     with written_aside(path) as aside:
         try:
-            save_file(contiguous, aside, {"format": "pt", "sha256": tensors_hash(contiguous)})
+            metadata = {"format": "pt", "sha256": tensors_hash(contiguous)}
+            save_file(contiguous, aside, metadata)
+            put_in_order(aside, metadata)
         except SafetensorError as error:
             raise OSError(f"{path.name}: {str(error).removeprefix('Error while serializing: ')}") from None
+
+
+def put_in_order(path: Path, metadata: Mapping[str, str]) -> None:
+    """Write the metadata of a safetensors file in the given order: safetensors writes its two entries in a random one,
+    and equal weights should be equal files. The header keeps its length."""
+    ordered, reverse = (
+        json.dumps({"__metadata__": dict(entries)}, separators=(",", ":")).removesuffix("}").encode()
+        for entries in (metadata.items(), reversed(list(metadata.items())))
+    )
+    with path.open("r+b") as file:
+        file.seek(NUM_LENGTH_BYTES)
+        if file.read(len(reverse)) == reverse:
+            file.seek(NUM_LENGTH_BYTES)
+            file.write(ordered)
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def test_a_folder_without_a_run_is_rejected_with_runs_nearby() -> None:
     new_run("runs/text-lstm")
     Path("runs/published").mkdir()
     Path("runs/published/config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
-    with pytest.raises(UserError, match="runs/text-lstn is not a run directory .*; runs here: runs/text-lstm$"):
+    with pytest.raises(UserError, match="runs/text-lstn is not a run directory .*did you mean runs/text-lstm[?] runs"):
         check_run(Path("runs/text-lstn"))
     with pytest.raises(UserError, match="nowhere/at/all is not a run directory .*; runs here: runs/text-lstm$"):
         check_run(Path("nowhere/at/all"))
@@ -322,6 +322,17 @@ def test_a_folder_with_other_files_is_not_used(tmp_path: Path) -> None:
     (Path("code") / "code.py").write_text("mine")
     with pytest.raises(UserError, match="code exists and is not an empty folder"):
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("code"))
+
+
+def test_equal_weights_are_equal_files() -> None:
+    tensors = {"b": torch.randn(3, 4), "a": torch.tensor(1.5, dtype=torch.bfloat16)}
+    contents = set()
+    for number in range(12):  # safetensors orders the metadata anew in each file
+        write_weights(Path(f"{number}.safetensors"), tensors)
+        contents.add(Path(f"{number}.safetensors").read_bytes())
+        assert torch.equal(read_weights(Path(f"{number}.safetensors"))["b"], tensors["b"])
+    assert len(contents) == 1
+    assert contents.pop()[8:].startswith(b'{"__metadata__":{"format":"pt","sha256":"')
 
 
 def test_weights_survive_a_round_trip_bit_for_bit() -> None:
