@@ -35,7 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "texts", metavar="TEXT", nargs="*", default=[], help="texts (default: the lines of --file or of standard input)"
     )
-    add("--file", metavar="FILE", help="read texts from lines or a table (.csv, .tsv, .jsonl; default: standard input)")
+    add(
+        "--file",
+        metavar="FILE",
+        help="read texts from lines or a table, such as .csv, .jsonl or .parquet (default: standard input)",
+    )
     add("--text", metavar="COLUMN", help="read the text from this column of a table, given by name or number")
     add("--tokens", action="store_true", help="one vector per token instead of one per text")
     add(
@@ -96,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
     vectors = run.text_vectors(
         layer=options.layer, pooling=options.pooling, normalise=options.normalise, carry=options.carry
     )
+    options.data = run.config.data
     if options.search:
         search(vectors, options)
     elif options.out is not None and options.out.endswith(".npy"):
@@ -159,12 +164,14 @@ def batches(options: argparse.Namespace) -> Iterator[list[str]]:
 def read_batches(options: argparse.Namespace) -> Iterator[list[str]]:
     from clew.cli.options.lines import is_table, table_fields
     from clew.cli.options.texts import text_batches
+    from clew.tasks.use import TextRow
 
     if is_table(options.file) or options.text is not None:
-        for batch in table_fields(options.file, {"text": options.text}):
-            yield [text for _, (text,) in batch]
+        chosen = {} if options.text is None else {"text": options.text}
+        for batch in table_fields(options.file, TextRow, options.data, chosen):
+            yield [fields["text"] for _, fields in batch]
     else:
-        yield from text_batches(options.texts, options.file)
+        yield from text_batches(options.texts, options.file, data=options.data)
 
 
 def write_rows(vectors: Any, options: argparse.Namespace) -> None:

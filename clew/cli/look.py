@@ -169,13 +169,40 @@ def check_texts(options: argparse.Namespace, has_text: bool) -> None:
 
 
 def text_of(options: argparse.Namespace, runs: list[Any]) -> str | None:
-    """Return the text, or the path of --file if the runs read files."""
-    from clew.cli.options.lines import line_batches
+    """Return the text, or the path of --file if the runs read files. Of a table, a run that was trained on records
+    reads the first one."""
+    from clew.cli.options.lines import is_table, is_text_file, line_batches
+    from clew.tasks import TASKS
+    from clew.tasks.learnings.examples import Examples
     from clew.tasks.offers import reads_files
 
     if options.file is None or any(reads_files(run.task) for run in runs):
         return options.text if options.file is None else options.file
-    return "\n".join(line for lines in line_batches(options.file) for line in lines)
+    data = runs[0].config.data
+    reads_records = isinstance(TASKS[runs[0].config.task.name].learns, Examples)
+    if is_table(options.file) and (reads_records or not is_text_file(options.file)):
+        return first_record(options.file, data)
+    return "\n".join(line for lines in line_batches(options.file, data) for line in lines)
+
+
+def first_record(file: str, data: Any) -> str:
+    """Return the text of a table's first record that is not empty."""
+    from clew.cli.options.lines import table_fields
+    from clew.cli.terminal.progress import say
+    from clew.core.errors import UserError
+    from clew.tasks.use import TextRow
+
+    try:
+        records = next(table_fields(file, TextRow, data, {}))
+    except UserError as error:
+        if "--text" not in str(error):
+            raise
+        raise UserError(f"{file}: there is no column of this run's texts; give a text with --text TEXT") from None
+    for number, fields in records:
+        if fields["text"].strip():
+            say(f"{file}: this is the text of record {number}; --text TEXT gives another")
+            return str(fields["text"])
+    raise UserError(f"{file}: the first records have empty texts; give a text with --text TEXT")
 
 
 def check_out(name: str | None) -> None:

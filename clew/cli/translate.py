@@ -60,7 +60,8 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
     from clew.tasks.translation import align, score_pairs
 
     tasks, first = [run.task for run in runs], 1
-    for lines in pair_batches(options.texts, options.file, options.score):
+    sources = source_batches(runs[0], options)
+    for lines in pair_batches(sources, options.texts, options.file, options.score):
         pairs = [Pair(source, target, into=options.into or "") for source, target in lines]
         for number, scored in enumerate(score_pairs(tasks, pairs, first=first), start=first):
             if options.format == "json":
@@ -77,15 +78,31 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
         first += len(lines)
 
 
-def pair_batches(texts: list[str], sources: str | None, targets: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield batches of sources, each with the target of the same line."""
+def source_batches(run: Any, options: argparse.Namespace) -> Iterator[list[str]]:
+    """Yield batches of sources: texts, lines, or a column of a table."""
+    from clew.cli.options.ask import row_values
+    from clew.cli.options.lines import is_table, table_fields
     from clew.cli.options.texts import text_batches
+    from clew.tasks.use import TextRow
+
+    columns = row_values(options)
+    if options.file is None or not (columns or is_table(options.file)):
+        yield from text_batches(options.texts, options.file, "lines", run.config.data)
+        return
+    for batch in table_fields(options.file, TextRow, run.config.data, columns):
+        yield [fields["text"] for _, fields in batch]
+
+
+def pair_batches(
+    batches: Iterator[list[str]], texts: list[str], sources: str | None, targets: str
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield batches of sources, each with the target of the same line."""
     from clew.core.errors import UserError, counted
     from clew.data.lines import read_lines
 
     where = "the command line" if texts else "standard input" if sources in (None, "-") else sources
     target_lines, count = read_lines(Path(targets)), 0
-    for lines in text_batches(texts, sources, "lines"):
+    for lines in batches:
         partners = list(islice(target_lines, len(lines)))
         yield list(zip(lines, partners, strict=False))
         count += len(partners)

@@ -200,8 +200,10 @@ def table_rows(
     header: bool | None,
     notes: Notes,
     optional: Collection[str] = (),
+    names: Mapping[str, Sequence[str]] | None = None,
 ) -> Iterator[Row]:
-    """Yield the columns of every record, by role; `optional` ones may be missing."""
+    """Yield the columns of every record, by role; `optional` ones may be missing. `names` are the names that the column
+    of a role may have, if they are not the usual ones."""
     format = find_format(path, format, tables_alone=True)
     read, has_lists, columns_of = FORMATS[format].records, FORMATS[format].has_lists, FORMATS[format].columns
     if read is None or (FORMATS[format].is_single and len(roles) > 1):
@@ -209,14 +211,16 @@ def table_rows(
     named = [column for column in roles.values() if column is not None]
     if columns_of is not None:
         columns = list(columns_of(path))
-        places = find_roles(columns, available_roles(columns, roles, optional), str(path))
+        places = find_roles(columns, available_roles(columns, roles, optional), str(path), names)
         return json_rows(read(path, header=header, wanted=list(places.values()), notes=notes), places, notes, optional)
     records = read(path, header=header, wanted=named, notes=notes)
     first = next(records, None)
     check_found(first is not None, path, False, notes)
     assert first is not None
     columns = dotted_names(first.values) if has_lists else list(first.values)
-    places = find_roles(columns, available_roles(columns, roles, optional), first.place if has_lists else str(path))
+    places = find_roles(
+        columns, available_roles(columns, roles, optional), first.place if has_lists else str(path), names
+    )
     if has_lists:
         return json_rows(chain([first], records), places, notes, optional)
     return (
@@ -255,20 +259,26 @@ def json_rows(
             notes.fault("missing field", record.place, f"no field '{missing}'; there are: {names}")
 
 
-def find_roles(columns: list[str], roles: Mapping[str, Column | None], place: str) -> dict[str, str]:
+def find_roles(
+    columns: list[str],
+    roles: Mapping[str, Column | None],
+    place: str,
+    names: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, str]:
     """Find a column for every role."""
-    defaults: dict[str, str] = {}
-    if are_numbered(columns) and len(columns) == len(roles) and list(roles) in (["text"], ["source", "target"]):
+    names, defaults = names or {}, dict[str, str]()
+    is_only = list(roles) in (["text"], ["source"]) and len(columns) == 1
+    if is_only or (list(roles) == ["source", "target"] and are_numbered(columns) and len(columns) == 2):
         defaults = dict(zip(roles, columns, strict=True))
-    elif list(roles) == ["text"] and len(columns) == 1:
-        defaults = {"text": columns[0]}
-    defaults |= {role: name for role in roles if (name := column_for(columns, role)) is not None}
+    elif list(roles) == ["source"] and are_numbered(columns) and len(columns) == 2:  # pairs, without the target
+        defaults = {"source": columns[0]}
+    defaults |= {role: name for role in roles if (name := column_for(columns, role, names.get(role))) is not None}
     return {role: find_role(columns, column, role, place, defaults.get(role)) for role, column in roles.items()}
 
 
-def column_for(columns: Collection[str], role: str) -> str | None:
+def column_for(columns: Collection[str], role: str, names: Sequence[str] | None = None) -> str | None:
     """Return the column with the name of a role, or with one of its other names."""
-    return next((name for name in (role, *OTHER_NAMES.get(role, ())) if name in columns), None)
+    return next((name for name in names or (role, *OTHER_NAMES.get(role, ())) if name in columns), None)
 
 
 def listed_rows(data: Iterable[Any], kind: type[NamedTuple], forms: Sequence[tuple[str, ...]]) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from clew.core.config import Section
 from clew.core.errors import STRICT, UserError, did_you_mean, shown
 from clew.data.files.folders import ending
 from clew.data.formats.python_tables import rows_in_memory
-from clew.data.readers import column_for
+from clew.data.readers import OTHER_NAMES, column_for
 from clew.data.records import Column, as_number, listed
 from clew.data.values import Faulty, as_text
 
@@ -26,10 +26,15 @@ class FieldColumn(NamedTuple):
     column: Column | None
     is_required: bool
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that the column may have, if none is set."""
+        return (self.role, *OTHER_NAMES.get(self.role, ()), self.field)
+
     def find(self, names: Sequence[str]) -> str | None:
         """Return the name of the column among these, None if it is not there."""
         if self.column is None:
-            return column_for(names, self.role) or (self.field if self.field in names else None)
+            return column_for(names, self.role, self.names)
         number = as_number(self.column)
         if str(self.column) in names or number is None:
             return str(self.column) if str(self.column) in names else None

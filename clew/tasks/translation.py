@@ -319,15 +319,14 @@ TRANSLATE: Use[TextRow, list[Translation]] = Use(
     formats={"lines": as_lines},
     together=True,
     answers_blank=True,
-    tables=False,
     watch=Watch(
         tokens=lambda task, row: tokens_read(task.source, [row.text]),
         confidence=translation_confidence,
         row_of=lambda example: TextRow(text=example.source),
     ),
-    help="""Each TEXT, or else each line of standard input or of --file, is one source. Its translation is one line of
-standard output, in the same order and as soon as it is ready. Other targets (a summary, an answer, a sorted list) are
-written in the same way.
+    help="""Each TEXT, or else each line of standard input or of --file, is one source. Of a table, each record is one:
+its column --text, or the one that the run was trained on. A translation is one line of standard output, in the same
+order and as soon as it is ready. Other targets (a summary, an answer, a sorted list) are written in the same way.
 
   clew translate runs/tatoeba-transformer 'Wo ist der Bahnhof?'
   echo 'Wo ist der Bahnhof?' | clew translate runs/tatoeba-transformer

@@ -199,8 +199,7 @@ class Use(Generic[R, A]):
     skips_blank: bool = False
     """Whether blank lines of a file or of standard input are skipped."""
     tables: bool = True
-    """Whether a file whose name is that of a table is read by columns. If not, it is read as lines unless a column is
-    named."""
+    """Whether a table is read by columns. If not, one of text is read as lines unless a column is named."""
     begins: bool = False
     """Whether it needs no input: without TEXT and file it begins a text and does not read standard input."""
     places: Callable[[Any, R], int] | None = None

@@ -205,9 +205,8 @@ def read_rows(
     options: argparse.Namespace, use: Any, row_type: Any, run: Any
 ) -> tuple[str, Iterator[list[tuple[int, Any]]]]:
     """Return what precedes a row's number in messages, and an iterator over batches of numbered rows."""
-    from clew.cli.options.lines import MOST, in_options, is_table
+    from clew.cli.options.lines import MOST, as_trained, in_options, is_table, is_text_file
     from clew.cli.options.texts import place_of
-    from clew.core.errors import UserError
 
     texts, file, columns = options.texts, options.file, row_values(options)
     first = next(iter(row_type.model_fields))
@@ -215,15 +214,16 @@ def read_rows(
         return place_of(texts, file), iter([argument_rows(texts, row_type, columns, run)])
     if file is not None and file != "-":
         if use.read_file is not None:
-            try:
-                rows = use.read_file(run.config.data.with_encoding(Path(file).expanduser()), run.config.data, columns)
-            except UserError as error:
-                raise UserError(in_options(str(error))) from None
+            with in_options():
+                rows = use.read_file(as_trained(file, run.config.data)[0], run.config.data, columns)
             if rows is not None:
                 place = place_of(texts, file, "sentence")
                 return place, numbered_batches(convert_rows(rows, row_type, place), MOST)
-        if (use.tables and is_table(file)) or any(name not in options.shared for name in columns):
+        has_column = any(name not in options.shared for name in columns)
+        if has_column or (is_table(file) and (use.tables or not is_text_file(file))):
             return place_of(texts, file, "record"), table_rows(file, row_type, columns, run)
+        if is_table(file):
+            say(f"{file}: read as lines of text; --{first} COLUMN reads a column of the table")
     elif use.begins and file is None:
         return place_of(["text"], file), iter([[(1, row_type(**{first: ""}))]])
     return place_of(texts, file), line_rows(file, use, row_type, columns, run)
@@ -231,14 +231,11 @@ def read_rows(
 
 def numbered_batches(rows: Iterator[Any], size: int) -> Iterator[list[tuple[int, Any]]]:
     from clew.cli.options.lines import in_options
-    from clew.core.errors import UserError
 
     numbered = enumerate(rows, start=1)
-    try:
+    with in_options():
         while batch := list(islice(numbered, size)):
             yield batch
-    except UserError as error:
-        raise UserError(in_options(str(error))) from None
 
 
 def convert_rows(rows: Iterator[Any], row_type: Any, place: str) -> Iterator[Any]:
@@ -327,7 +324,7 @@ def line_rows(
     values = {name: field_value(row_type, name, fields[name]) for name in rest if name in fields}
     names = [first, *(name for name in rest if name not in values)]
     count, is_empty = 0, True
-    for lines in text_batches((), file):
+    for lines in text_batches((), file, data=run.config.data):
         rows = []
         for number, line in enumerate(lines, start=count + 1):
             if not line.strip() and use.skips_blank:
@@ -365,18 +362,9 @@ def table_rows(file: str, row_type: Any, columns: Mapping[str, str], run: Any) -
     from clew.cli.options.lines import table_fields
     from clew.runs.settings.explaining import read_section
 
-    first, *rest = columns_of(row_type)
     check_fields(row_type, columns, run)
-    data = run.config.data
-    roles = {first: columns.get(first) or getattr(data, first, None)}
-    for name in rest:
-        column = columns.get(name) or getattr(data, name, None) or (name if name in required(row_type) else None)
-        roles |= {} if column is None else {name: column}
-    for batch in table_fields(file, roles):
-        rows = []
-        for number, cells in batch:
-            rows.append((number, read_section(row_type, dict(zip(roles, cells, strict=True)), f"text {number}")))
-        yield rows
+    for batch in table_fields(file, row_type, run.config.data, columns):
+        yield [(number, read_section(row_type, fields, f"text {number}")) for number, fields in batch]
 
 
 def split_runs(options: argparse.Namespace) -> tuple[list[str], list[str]]:

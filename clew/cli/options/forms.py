@@ -65,7 +65,10 @@ def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, A
     add(
         "--file",
         metavar="FILE",
-        help=f"read texts from a file: lines, a table (.csv, .tsv, .jsonl), or another format of the task ({source})",
+        help=(
+            f"read texts from a file: lines, a table such as .csv, .jsonl or .parquet, or another format of the task"
+            f" ({source})"
+        ),
     )
     for column in form["columns"]:
         add(f"--{column['name']}", metavar=column["metavar"], help=column["help"])

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from clew.cli.options.lines import line_batches
 from clew.cli.terminal.progress import say
@@ -30,14 +31,15 @@ def check_texts(options: argparse.Namespace, fields: Mapping[str, str], *, names
         raise UserError(f"--{columns[0]} names a column of a table; give the table with --file")
 
 
-def text_batches(texts: Sequence[str], file: str | None, what: str = "texts") -> Iterator[list[str]]:
-    """Yield the texts among the arguments, or batches of lines as they arrive; say so if they come from a terminal."""
+def text_batches(texts: Sequence[str], file: str | None, what: str = "texts", data: Any = None) -> Iterator[list[str]]:
+    """Yield the texts among the arguments, or batches of lines as they arrive; say so if they come from a terminal. A
+    file is decoded as the run's section `data` says."""
     if texts:
         yield list(texts)
         return
     if file is None and sys.stdin.isatty():
         say(f"reading {what} from the terminal; end with Ctrl-D")
-    yield from line_batches(file)
+    yield from line_batches(file, data)
 
 
 def place_of(texts: Sequence[str], file: str | None, record: str = "line") -> str:

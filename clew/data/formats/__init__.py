@@ -59,6 +59,16 @@ def detect_format(path: Path, tables_alone: bool = False) -> str:
     return next(matches, last)
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file is a table: by its first bytes, or else by its extension. Words and trees in columns may have the
+    extension of a table, and then it is the reader's choice."""
+    kind = FOLDER if is_folder_of_tables(path) else kind_at(path)
+    by_kind = [name for name in FORMATS if kind in FORMATS[name].kinds]
+    return any(
+        FORMATS[name].records is not None and not FORMATS[name].is_single for name in by_kind or formats_named(path)
+    )
+
+
 def formats_named(path: Path) -> list[str]:
     """Return the formats with the extension of a file."""
     suffix = ending(path)
