@@ -2,7 +2,8 @@
 it, a parser parses it, a tagger tags its words, a classifier predicts its label, and so on for every task, including
 your own.
 
-Texts may be given instead of FILE; a single text must not look like a file name, and contains a space, for example.
+Texts may be given instead of FILE. A single word is taken as a file name: the named form, such as `clew classify`,
+takes it as a text.
 FILE may also be a table, or another format of the task: for question answering, questions with their passages. If the
 run reads pictures or sounds, every FILE is a picture or a sound, or a table of them.
 
@@ -26,13 +27,13 @@ such as `clew tag --help`; for a task of your own they are the fields of its opt
 import argparse
 import os
 import re
+from pathlib import Path
 from typing import Any
 
 from clew.cli.options.precision import add_precision
 
 NAME = re.compile(r"[\w./~+:@%=,\\-]+")
 """What can be a file name; anything else is a text."""
-TABLES = (".csv", ".tsv", ".jsonl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from clew.cli.options.ask import ask, load_runs
-    from clew.cli.options.forms import form_of
+    from clew.cli.options.forms import form_of, read_forms
     from clew.core.errors import UserError, command, shortened
+    from clew.data.lines import close_file
     from clew.runs.asking import own_verb
     from clew.runs.folder.run_files import CONFIG
 
@@ -59,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
             f" `{command('clew', 'evaluate', folder)}` scores it, and other runs use its vectors with"
             f" {command(f'embedding.from={folder}')}"
         )
-    parsed = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
+    parsed = parse_options(use_parser(verb, form_of([loaded.uses[verb]])), options.command_line)
     parsed.texts = parsed.source
-    if loaded.uses[verb].names_files and parsed.source and not is_table(parsed.source):
+    if loaded.uses[verb].names_files and parsed.source and not is_list(parsed.source):
         return ask(parsed, [loaded])
     if (
         len(parsed.source) == 1
@@ -70,17 +72,34 @@ def run(options: argparse.Namespace) -> int:
         and (os.path.exists(source) or NAME.fullmatch(source))
     ):
         if source != "-" and not os.path.exists(source):
-            remedy = f"to give a single text, use standard input: echo TEXT | {command('clew', 'predict', folder)}"
-            raise UserError(f"no such file: {shortened(source)}; {remedy}")
+            close = close_file(Path(source))
+            near = "" if close is None else f"near it there is {shortened(close)}; "
+            as_text = command("clew", verb, folder, source)
+            if verb not in read_forms():  # of the user's own task
+                as_text = f"echo TEXT | {command('clew', 'predict', folder)}"
+            raise UserError(f"no such file: {shortened(source)}; {near}to give a single text: {as_text}")
         parsed.texts, parsed.file = [], source
     elif not parsed.source:
         parsed.file = parsed.file or "-"
     return ask(parsed, [loaded])
 
 
-def is_table(sources: list[str]) -> bool:
+def is_list(sources: list[str]) -> bool:
     """Whether there is a single source, a table, which lists pictures or sounds."""
-    return len(sources) == 1 and os.path.splitext(sources[0])[1].lower() in TABLES
+    from clew.cli.options.lines import is_table
+
+    return len(sources) == 1 and is_table(sources[0])
+
+
+def parse_options(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """Parse the words after the verb; for an unknown option, suggest the closest one."""
+    from clew.cli.options.meant import suggest_option
+
+    options, unknown_words = parser.parse_known_intermixed_args(words)
+    if unknown_words:
+        suggestion = suggest_option(parser, unknown_words, words)
+        parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{suggestion}")
+    return options
 
 
 def use_parser(verb: str, form: dict[str, Any]) -> Any:

@@ -145,15 +145,24 @@ def near(path: Path) -> str:
         names = sorted(entry.name for entry in folder.iterdir() if entry.name != path.name)
     except OSError as error:
         return f"the folder {folder} cannot be read: {error.strerror or error}"
-    close = get_close_matches(path.name, names, n=1)
-    if close:
-        return f"near it there is {shortened(str(folder / close[0]))}"
+    if (close := close_file(path)) is not None:
+        return f"near it there is {shortened(close)}"
     if not names:
         return f"the folder {folder} is empty"
     return (
         f"the folder {folder} has"
         f" {', '.join(shortened(name, 20) for name in names[:FEW])}{' and more' if len(names) > FEW else ''}"
     )
+
+
+def close_file(path: Path) -> str | None:
+    """Return the path of the file or folder with the closest name, if one is close."""
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir() if entry.name != path.name)
+    except OSError:
+        return None
+    close = get_close_matches(path.name, names, n=1)
+    return str(path.parent / close[0]) if close else None
 
 
 def not_text(path: Path) -> UserError:

@@ -326,8 +326,16 @@ def test_options_of_predict_may_stand_anywhere_and_texts_differ_from_files(clew:
     )
     assert clew("predict", runs["tickets"], "late?", "--json").out.startswith('{"line": 1, "text": "late?"')
     assert_refused(
-        clew("predict", runs["tickets"], "late"), "no such file: late; to give a single text, use standard input"
+        clew("predict", runs["tickets"], "late"),
+        f"no such file: late; to give a single text: clew classify {runs['tickets']} late\n",
     )
+    Path("letters.csv").write_text("body\nI paid\n", encoding="utf-8")
+    assert_refused(
+        clew("predict", runs["tickets"], "leters.csv"),
+        "no such file: leters.csv; near it there is letters.csv; to give a single text: clew classify",
+    )
+    for verb in ("predict", "classify"):
+        assert "unrecognized arguments: --jsn; did you mean --json?" in clew(verb, runs["tickets"], "--jsn").err
     pair = clew("predict", runs["pairs"], "my parcel is late\tis it?").out
     assert pair == clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out != ""
     assert_refused(

@@ -103,7 +103,7 @@ def test_each_verb_names_the_verb_that_fits_the_run(clew: Clew, bert: Path, lstm
     assert "which cannot fill; use `clew generate`" in clew("fill", lstm, "[MASK]").err
     assert "which cannot generate; use `clew fill`" in clew("generate", bert).err
     assert (
-        "no such file: nothing; to give a single text, use standard input: echo TEXT"
+        f"no such file: nothing; to give a single text: clew fill {bert} nothing"
         in clew("predict", bert, "nothing").err
     )
 
