@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -57,6 +57,17 @@ Texts = str | tuple[str, str]
 """A text, or a pair of texts that are read together."""
 Choose = Choices | Sequence[str] | Mapping[str, str]
 """Words, or words by label."""
+
+
+class Frame(Protocol):
+    """A table of a dataframe library, such as pandas, polars or pyarrow."""
+
+    @property
+    def columns(self) -> Any: ...
+
+
+Table = Frame | Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]]
+"""Several rows by column: a dataframe, a dict of columns, or a list of dicts."""
 
 
 class QuestionText(Section):
@@ -118,8 +129,8 @@ class Run:
     @overload
     def generate(self, prompts: str = "", **options: Any) -> Generated: ...
     @overload
-    def generate(self, prompts: Sequence[str], **options: Any) -> list[Generated]: ...
-    def generate(self, prompts: str | Sequence[str] = "", **options: Any) -> Generated | list[Generated]:
+    def generate(self, prompts: Sequence[str] | Table, **options: Any) -> list[Generated]: ...
+    def generate(self, prompts: str | Sequence[str] | Table = "", **options: Any) -> Generated | list[Generated]:
         """Generate continuations of one prompt or of several. Options are the fields of the config's `decoding`
         section, `seed`, and `draft`: a smaller `Run` with the same vocabulary, its folder, or "prompt". A draft changes
         only the speed.
@@ -157,10 +168,10 @@ class Run:
     def choose(self, texts: str, choices: Choices | Sequence[str] | Mapping[str, str], **options: Any) -> Chosen: ...
     @overload
     def choose(
-        self, texts: Sequence[Texts], choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
+        self, texts: Sequence[Texts] | Table, choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
     ) -> list[Chosen | None]: ...
     def choose(
-        self, texts: str | Sequence[Texts], choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
+        self, texts: str | Sequence[Texts] | Table, choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
     ) -> Chosen | list[Chosen | None]:
         """Choose the most likely of several choices after a text (a `Chosen`), or after each of several texts; None for
         an empty text.
@@ -184,8 +195,8 @@ class Run:
     @overload
     def parse(self, sentences: str, **options: Any) -> Parse: ...
     @overload
-    def parse(self, sentences: Sequence[Words], **options: Any) -> list[Parse | None]: ...
-    def parse(self, sentences: str | Sequence[Words], **options: Any) -> Parse | list[Parse | None]:
+    def parse(self, sentences: Sequence[Words] | Table, **options: Any) -> list[Parse | None]: ...
+    def parse(self, sentences: str | Sequence[Words] | Table, **options: Any) -> Parse | list[Parse | None]:
         """Parse a sentence into a tree (a `Parse`), or each of several sentences. With `n_best` above 1 each answer is
         a list of parses, best first. The answer to a sentence without words is None.
 
@@ -198,8 +209,8 @@ class Run:
     @overload
     def translate(self, texts: str, **options: Any) -> Translation: ...
     @overload
-    def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]: ...
-    def translate(self, texts: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
+    def translate(self, texts: Sequence[str] | Table, **options: Any) -> list[Translation]: ...
+    def translate(self, texts: str | Sequence[str] | Table, **options: Any) -> Translation | list[Translation]:
         """Translate one text (a `Translation`) or several (a list). With `n_best` above 1 each answer is a list of
         translations.
 
@@ -237,8 +248,8 @@ class Run:
     @overload
     def tag(self, texts: str, *, tokenised: bool = False) -> TaggedText: ...  # type: ignore[overload-overlap]  # a text is a sequence of texts too
     @overload
-    def tag(self, texts: Sequence[Words], *, tokenised: bool = False) -> list[TaggedText]: ...
-    def tag(self, texts: str | Sequence[Words], *, tokenised: bool = False) -> TaggedText | list[TaggedText]:
+    def tag(self, texts: Sequence[Words] | Table, *, tokenised: bool = False) -> list[TaggedText]: ...
+    def tag(self, texts: str | Sequence[Words] | Table, *, tokenised: bool = False) -> TaggedText | list[TaggedText]:
         """Tag the words of a text (a `TaggedText`), or of each of several texts.
 
         A text is a string, which is split into words (only at spaces if it is `tokenised`), or a list of words, which
@@ -252,8 +263,8 @@ class Run:
     @overload
     def fill(self, texts: str, *, top: int = 5) -> Filled: ...  # type: ignore[overload-overlap]  # a text is a sequence of texts too
     @overload
-    def fill(self, texts: Sequence[Texts], *, top: int = 5) -> list[Filled | None]: ...
-    def fill(self, texts: str | Sequence[Texts], *, top: int = 5) -> Filled | list[Filled | None]:
+    def fill(self, texts: Sequence[Texts] | Table, *, top: int = 5) -> list[Filled | None]: ...
+    def fill(self, texts: str | Sequence[Texts] | Table, *, top: int = 5) -> Filled | list[Filled | None]:
         """Return the `top` predictions for every [MASK] of a text (a `Filled`), or of each of several; None for an
         empty text. For a pair of texts in a tuple, the answer also has the probability that the second follows the
         first; a pair needs no mask."""
@@ -263,8 +274,8 @@ class Run:
     @overload
     def classify(self, texts: str | Tree | Sentence) -> Classified: ...
     @overload
-    def classify(self, texts: Sequence[Any]) -> list[Classified | None]: ...
-    def classify(self, texts: str | Tree | Sentence | Sequence[Any]) -> Classified | list[Classified | None]:
+    def classify(self, texts: Sequence[Any] | Table) -> list[Classified | None]: ...
+    def classify(self, texts: str | Tree | Sentence | Sequence[Any] | Table) -> Classified | list[Classified | None]:
         """Classify a text (a `Classified`), or each of several; None for an empty text. A pair of texts that are
         classified together is a tuple: `classify([("It rains.", "It is wet.")])` gives one answer. For a run that reads
         trees this is the same as `classify_trees`."""
@@ -295,10 +306,10 @@ class Run:
     ) -> AnsweredQuestion: ...
     @overload
     def answer(
-        self, questions: Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None
+        self, questions: Sequence[str] | Table, passage: str, *, n_best: int = 1, threshold: float | None = None
     ) -> list[AnsweredQuestion]: ...
     def answer(
-        self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None
+        self, questions: str | Sequence[str] | Table, passage: str, *, n_best: int = 1, threshold: float | None = None
     ) -> AnsweredQuestion | list[AnsweredQuestion]:
         """Answer a question about a passage (an `AnsweredQuestion`), or each of several, with the `n_best` spans of the
         passage.
@@ -324,7 +335,7 @@ class Run:
     @overload
     def embed(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Table,
         *,
         layer: int | str = "last",
         pooling: str | None = None,
@@ -335,7 +346,7 @@ class Run:
     @overload
     def embed(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Table,
         *,
         layer: int | str = "last",
         pooling: str | None = None,
@@ -345,7 +356,7 @@ class Run:
     ) -> list[np.ndarray]: ...
     def embed(
         self,
-        texts: str | Sequence[str],
+        texts: str | Sequence[str] | Table,
         *,
         layer: int | str = "last",
         pooling: str | None = None,
