@@ -122,7 +122,7 @@ def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: 
     assert words("--file", "a.csv", "--text", "body") == ["Ada", ",", "Bo", "", "", "Rome", ""]
     assert_refused(
         clew("tag", names, "--file", "a.csv"),
-        "a.csv: no column 'text'; name it with --text NAME; there are",
+        "a.csv: no column 'words'; name it with --text NAME; there are",
     )
     assert_refused(
         clew("tag", names, "--file", "a.csv", "--text", "boddy"),
