@@ -274,8 +274,7 @@ def test_it_satisfies_the_laws(fresh: Trained) -> None:
     result = fresh.clew("check", "mine.py")
     assert result.status == 0
     assert result.out == (
-        "task 'acceptability': 7 of 7 laws hold: counts, exact means, padding, batched is single, json, best, on"
-        " disk\n"
+        "task 'acceptability': 7 of 7 laws hold: counts, exact means, padding, batched is single, json, best, on disk\n"
     )
 
 
