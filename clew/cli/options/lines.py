@@ -175,12 +175,15 @@ REWORDED = (
 def without_settings(sentence: str) -> str:
     for pattern, remedy in REWORDED:
         sentence = re.sub(pattern, remedy, sentence)
-    return re.sub(r"data\.(text|source|words|second|question|passage)\b(=(?=NAME))?", name_of_option, sentence)
+    return re.sub(
+        r"data\.(text|source|words|second|question|passage|image|sound)\b(=(?=NAME))?", name_of_option, sentence
+    )
 
 
 def name_of_option(match: re.Match[str]) -> str:
     """Return the option for the column of a role; every text is --text, however training calls it."""
-    return f"--{'text' if match[1] in ('source', 'words') else match[1]}{' ' if match[2] else ''}"
+    name = {"source": "text", "words": "text", "image": "picture"}.get(match[1], match[1])
+    return f"--{name}{' ' if match[2] else ''}"
 
 
 def read_stdin() -> str:

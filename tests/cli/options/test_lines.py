@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from clew.cli.options.lines import without_settings
 from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
 from tests.cli.test_classify import ROWS, SMALL
@@ -77,6 +78,13 @@ def test_remedies_are_options_or_about_the_file(
     Path(name).write_bytes(content)
     refused = clew("classify", tickets, "--file", name)
     assert refused.status == 2 and remedy in refused.err and "data." not in refused.err, refused.err
+
+
+def test_a_role_is_named_by_its_option() -> None:
+    assert without_settings("no column 'image'; name it with data.image=NAME") == (
+        "no column 'image'; name it with --picture NAME"
+    )
+    assert without_settings("no column 'a' for data.words there are: b") == "no column 'a' for --text there are: b"
 
 
 def test_a_translator_reads_the_sources_of_a_table(clew: Clew, translators: dict[str, Path]) -> None:
