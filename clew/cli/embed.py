@@ -162,11 +162,11 @@ def batches(options: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def read_batches(options: argparse.Namespace) -> Iterator[list[str]]:
-    from clew.cli.options.lines import is_table, table_fields
+    from clew.cli.options.lines import is_table_file, table_fields
     from clew.cli.options.texts import text_batches
     from clew.tasks.use import TextRow
 
-    if is_table(options.file) or options.text is not None:
+    if is_table_file(options.file) or options.text is not None:
         chosen = {} if options.text is None else {"text": options.text}
         for batch in table_fields(options.file, TextRow, options.data, chosen):
             yield [fields["text"] for _, fields in batch]

@@ -171,7 +171,7 @@ def check_texts(options: argparse.Namespace, has_text: bool) -> None:
 def text_of(options: argparse.Namespace, runs: list[Any]) -> str | None:
     """Return the text, or the path of --file if the runs read files. Of a table, a run that was trained on records
     reads the first one."""
-    from clew.cli.options.lines import is_table, is_text_file, line_batches
+    from clew.cli.options.lines import is_table_file, is_text_file, line_batches
     from clew.tasks import TASKS
     from clew.tasks.learnings.examples import Examples
     from clew.tasks.offers import reads_files
@@ -180,7 +180,7 @@ def text_of(options: argparse.Namespace, runs: list[Any]) -> str | None:
         return options.text if options.file is None else options.file
     data = runs[0].config.data
     reads_records = isinstance(TASKS[runs[0].config.task.name].learns, Examples)
-    if is_table(options.file) and (reads_records or not is_text_file(options.file)):
+    if is_table_file(options.file) and (reads_records or not is_text_file(options.file)):
         return first_record(options.file, data)
     return "\n".join(line for lines in line_batches(options.file, data) for line in lines)
 

@@ -86,9 +86,9 @@ def run(options: argparse.Namespace) -> int:
 
 def is_list(sources: list[str]) -> bool:
     """Whether there is a single source, a table, which lists pictures or sounds."""
-    from clew.cli.options.lines import is_table
+    from clew.cli.options.lines import is_table_file
 
-    return len(sources) == 1 and is_table(sources[0])
+    return len(sources) == 1 and is_table_file(sources[0])
 
 
 def parse_options(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:

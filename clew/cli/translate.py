@@ -81,12 +81,12 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
 def source_batches(run: Any, options: argparse.Namespace) -> Iterator[list[str]]:
     """Yield batches of sources: texts, lines, or a column of a table."""
     from clew.cli.options.ask import row_values
-    from clew.cli.options.lines import is_table, table_fields
+    from clew.cli.options.lines import is_table_file, table_fields
     from clew.cli.options.texts import text_batches
     from clew.tasks.use import TextRow
 
     columns = row_values(options)
-    if options.file is None or not (columns or is_table(options.file)):
+    if options.file is None or not (columns or is_table_file(options.file)):
         yield from text_batches(options.texts, options.file, "lines", run.config.data)
         return
     for batch in table_fields(options.file, TextRow, run.config.data, columns):

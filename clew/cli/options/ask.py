@@ -205,7 +205,7 @@ def read_rows(
     options: argparse.Namespace, use: Any, row_type: Any, run: Any
 ) -> tuple[str, Iterator[list[tuple[int, Any]]]]:
     """Return what precedes a row's number in messages, and an iterator over batches of numbered rows."""
-    from clew.cli.options.lines import MOST, as_trained, in_options, is_table, is_text_file
+    from clew.cli.options.lines import MOST, as_trained, in_options, is_table_file, is_text_file
     from clew.cli.options.texts import place_of
 
     texts, file, columns = options.texts, options.file, row_values(options)
@@ -220,9 +220,9 @@ def read_rows(
                 place = place_of(texts, file, "sentence")
                 return place, numbered_batches(convert_rows(rows, row_type, place), MOST)
         has_column = any(name not in options.shared for name in columns)
-        if has_column or (is_table(file) and (use.tables or not is_text_file(file))):
+        if has_column or (is_table_file(file) and (use.tables or not is_text_file(file))):
             return place_of(texts, file, "record"), table_rows(file, row_type, columns, run)
-        if is_table(file):
+        if is_table_file(file):
             say(f"{file}: read as lines of text; --{first} COLUMN reads a column of the table")
     elif use.begins and file is None:
         return place_of(["text"], file), iter([[(1, row_type(**{first: ""}))]])

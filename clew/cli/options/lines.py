@@ -18,7 +18,7 @@ MOST = 256
 READ = 2**16
 
 
-def is_table(name: str | None) -> bool:
+def is_table_file(name: str | None) -> bool:
     """Whether a file is a table, as training detects it; this includes formats that the user's code adds."""
     from clew.data import formats
     from clew.data.files.given_files import expand_home

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.options.lines import is_table
+from clew.cli.options.lines import is_table_file
 from clew.core.errors import UserError
 from clew.data.corpora.samples import sample_path
 from clew.data.descriptions import describe
@@ -144,5 +144,5 @@ def test_a_user_format_without_suitable_records_is_rejected(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("user_formats")
 def test_a_file_in_a_user_format_is_a_table() -> None:
-    assert is_table("a.pipe") and is_table("a.pipe.gz") and is_table("a.csv")
-    assert not any(map(is_table, ("a.txt", "a.json", "a.conll", "-", None)))
+    assert all(map(is_table_file, ("a.pipe", "a.pipe.gz", "a.csv", "a.json")))
+    assert not any(map(is_table_file, ("a.txt", "a.conll", "-", None)))
