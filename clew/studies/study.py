@@ -23,6 +23,7 @@ from typing import Any
 from clew.core.errors import UserError, shown
 from clew.core.files import file_hash, json_hash, read_json, write_json
 from clew.core.wording import argument
+from clew.data.files.given_files import expand_home
 from clew.runs.folder.summary import summarise
 from clew.studies import STUDY, is_study
 from clew.studies.space import Range, Space
@@ -250,7 +251,7 @@ def data_hashes(data: Any) -> dict[str, str]:
     for part in ("train", "valid", "test"):
         paths = getattr(data, part, None) or []
         for name in [paths] if isinstance(paths, str) else paths:
-            path = Path(name).expanduser()
+            path = expand_home(name)
             if path.is_file():
                 hashes[name] = file_hash(path)
             elif path.is_dir():

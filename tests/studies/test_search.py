@@ -252,6 +252,14 @@ def test_a_damaged_search_folder_is_rejected(search_settings: list[str], tmp_pat
             open_study(folder)
 
 
+def test_a_data_file_below_an_unknown_home_is_rejected(search_settings: list[str], clew: Clew) -> None:
+    settings = [text for text in without_dim(search_settings) if not text.startswith("data.train=")]
+    assert_refused(
+        clew("train", "text-lstm", *settings, "data.train=~nobody-here/a.txt", "--search", 2, *SPACE),
+        "no such file: ~nobody-here/a.txt; no user has that name; if a file name begins with ~, write ./~",
+    )
+
+
 def test_a_search_under_torchrun_is_rejected(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clew.studies.searching.world_size", lambda: 2)
     assert_refused(
