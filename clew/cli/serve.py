@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="accept requests to this host name too; may be repeated",
     )
-    add("--batch", type=int, default=64, metavar="N", help="answer at most N texts in a batch (default: 64)")
+    add("--batch", type=int, metavar="N", help="answer at most N texts in a batch (default: 64, and 128 on a GPU)")
     add(
         "--wait",
         type=float,
@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
             log_to_standard_error()
         worker = Worker(longest_queue=2 * options.queue + 1)
         limits = {
-            "batch": options.batch,
+            "batch": options.batch or (128 if any(next(run.task.parameters()).is_cuda for run in runs) else 64),
             "templates": options.chat_template,
             "prefixes": options.prefixes * 2**20,
             "wait": options.wait / 1000,
@@ -184,7 +184,7 @@ def check_options(options: argparse.Namespace) -> None:
     from clew.core.errors import UserError
 
     for name, least in {"batch": 1, "queue": 1, "longest": 1, "wait": 0.0, "prefixes": 0}.items():
-        if not getattr(options, name) >= least:
+        if getattr(options, name) is not None and not getattr(options, name) >= least:
             raise UserError(f"--{name} ({getattr(options, name)}) must be at least {least:g}")
     if not options.wait <= 1000:
         raise UserError(f"--wait ({options.wait:g}) is in milliseconds and must be at most 1000")

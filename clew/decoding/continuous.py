@@ -20,6 +20,8 @@ import math
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 import torch
@@ -40,9 +42,9 @@ from clew.decoding.choosing import (
     stack_choices,
 )
 from clew.decoding.ends import check_max_new
-from clew.decoding.engine import LEAST_STEPS, repeating
+from clew.decoding.engine import LEAST_STEPS, called, repeating
 from clew.decoding.looks import looks_every
-from clew.decoding.prefixes import Overwritten, Prefixes, cut_state, overwritten_of
+from clew.decoding.prefixes import Overwritten, Prefixes, Shape, overwritten_of, shape_of
 from clew.decoding.repeated import Outputs, Repeated
 from clew.decoding.sampling import row_generator
 from clew.decoding.stepper import Stepper, read_at, signature_of
@@ -51,6 +53,8 @@ CHUNK = 64
 """Tokens of a prompt that are read at once. Prompts share prefixes in multiples of it."""
 READS = 16
 """The most chunks that are read between two steps of the batch, over all rows."""
+LEAST_READ = 16
+"""The least rows and tokens that are read at once on a GPU, padding included."""
 EVERY = 4
 """Every EVERY-th reading round takes the oldest rows; the others take the rows with the least to read."""
 JOINS_EVERY = 8
@@ -62,7 +66,8 @@ model's step."""
 TURN = 32
 """Steps after which a row gives up its slot if others wait for one."""
 PATIENCE = 8
-"""A batch shrinks when a quarter of its room has sufficed at more than this many joining times in a row."""
+"""A batch shrinks when it was too large at more than this many joining times in a row: a quarter of its rows or
+positions sufficed, or no row chose in one of its ways."""
 LEAST_ROOM = 64
 """The least room of a batch, in positions."""
 MOST_TRIED, BYTES_TRIED = 2**13, 2**26
@@ -133,6 +138,7 @@ class Row:
         self.turn = 0
         self.digests: list[bytes] | None = None
         self.overwritten: list[Overwritten] = []
+        self.kinds = choice_kinds(request.choice)
         self.generator = None if request.choice.is_greedy else row_generator(request.seed, request.number)
         self.drawn: list[float] = []
 
@@ -221,9 +227,14 @@ class Continuous:
         self.opened = ExitStack()
         self.running: Repeated | None = None
         self.ample = 0
-        """How many joining times in a row a quarter of the room has sufficed."""
+        """How many joining times in a row the batch has been too large."""
         self.rounds = self.steps = self.num_read = self.since = 0
         self.least_room, self.has_room = rooms_of(stepper)
+        inner = signature_of(stepper)
+        self.reading: Hashable = None if inner is None else ("continuous reading", inner)
+        """The signature of reading a chunk, see `engine`."""
+        self.shapes: dict[int, Shape] = {}
+        """The shapes of cached prefixes, by their room."""
 
     @property
     def is_idle(self) -> bool:
@@ -277,9 +288,12 @@ class Continuous:
         before = self.steps
         written = self._step()
         self.since += self.steps - before
-        if not any(self.slots) and not any(row.left == 0 for row in self.waiting):
-            self._drop()
         return written
+
+    def rest(self) -> None:
+        """Release the memory of a batch without rows."""
+        if not any(self.slots):
+            self._drop()
 
     def _is_time(self) -> bool:
         """Whether rows join now: immediately if they are many compared with the running ones; else rows of several
@@ -348,25 +362,26 @@ class Continuous:
 
     def _read_chunk(self, rows: list[Row]) -> None:
         counts = [min(row.left, self.chunk) for row in rows]
+        num_rows, longest = len(rows), max(counts)
+        if self.device.type == "cuda":  # few shapes, so that reading can be captured
+            num_rows = power_of_two(max(num_rows, LEAST_READ))
+            longest = min(LEAST_READ if longest <= LEAST_READ else self.chunk, self.chunk)
         state = self.stepper.initial_state(
-            len(rows), self._room_for(max(row.position + count for row, count in zip(rows, counts, strict=True)))
+            num_rows, self._room_for(max(row.position + count for row, count in zip(rows, counts, strict=True)))
         )
         for part, places in group_by_state(rows):
             put_rows(state, self._numbers(places), part)
         starts = [row.begins + row.position for row in rows]
-        longest = max(counts)
         read = [
             row.tokens[start : start + count] + [0] * (longest - count)
             for row, start, count in zip(rows, starts, counts, strict=True)
         ]
-        mask = None if min(counts) == longest else torch.arange(longest) < torch.tensor(counts)[:, None]
-        _, state = read_at(
-            self.stepper,
-            torch.tensor(read, device=self.device),
-            None if mask is None else mask.to(self.device),
-            state,
-            torch.zeros(len(rows), 1, dtype=torch.long, device=self.device),  # the distribution is not used
-        )
+        read += [[0] * longest] * (num_rows - len(rows))
+        lengths = counts + [1] * (num_rows - len(rows))
+        mask = None if min(lengths) == longest else torch.arange(longest) < torch.tensor(lengths)[:, None]
+        tokens = torch.tensor(read, device=self.device)
+        arguments = tokens, None if mask is None else mask.to(self.device), state
+        state = called(self._state_after, arguments, self.reading)
         self.num_read += sum(counts)
         for place, (row, count) in enumerate(zip(rows, counts, strict=True)):
             row.part = Part(state, place)
@@ -376,6 +391,11 @@ class Continuous:
             if not row.left:
                 self._share(row)
 
+    def _state_after(self, tokens: Tensor, mask: Tensor | None, state: State) -> State:
+        """Return the state after a chunk."""
+        anywhere = torch.zeros(len(tokens), 1, dtype=torch.long, device=tokens.device)  # its distribution is not used
+        return read_at(self.stepper, tokens, mask, state, anywhere)[1]
+
     def _share(self, row: Row) -> None:
         """Let other rows continue from the last whole block that a row has read."""
         count = row.position // self.chunk
@@ -383,8 +403,13 @@ class Continuous:
             return
         assert row.digests is not None
         room = max(count * self.chunk, self.least_room)
-        fresh = self.stepper.initial_state(1, room if self.limit is None else min(room, self.limit))
-        self.prefixes.put(cut_state(fresh, row.part.alone()), row.digests[:count], row.overwritten)
+        shape = self._shape_for(room if self.limit is None else min(room, self.limit))
+        self.prefixes.put(row.part.of, row.part.index, shape, row.digests[:count], row.overwritten)
+
+    def _shape_for(self, room: int) -> Shape:
+        if room not in self.shapes:
+            self.shapes[room] = shape_of(self.stepper.initial_state(1, room))
+        return self.shapes[room]
 
     # Slots
 
@@ -415,9 +440,7 @@ class Continuous:
         for row in joining:
             self.waiting.remove(row)
             row.turn = 0
-        kinds = self.kinds
-        for row in joining:
-            kinds |= choice_kinds(row.request.choice)
+        kinds = reduce(or_, (row.kinds for row in rows))
         self._fit(len(rows), max(row.position for row in rows) + 1, kinds)
         if not joining:
             return
@@ -440,20 +463,20 @@ class Continuous:
             row.part, row.overwritten = None, []
 
     def _fit(self, count: int, longest: int, kinds: Kinds) -> None:
-        """Make room for `count` rows and `longest` positions, in powers of two; shrink the batch if it has long been
-        too large."""
-        rows, room = min(power_of_two(count), self.most_rows), self._room_for(longest)
+        """Make room for `count` rows and `longest` positions, in powers of two, that choose in these ways; shrink the
+        batch if it has long been too large."""
+        rows, room, all_kinds = min(power_of_two(count), self.most_rows), self._room_for(longest), kinds | self.kinds
         is_small = (
             rows > len(self.slots)
             or (self.has_room and room > self.room)
-            or kinds != self.kinds
+            or all_kinds != self.kinds
             or self.running is None
         )
-        is_large = 4 * rows <= len(self.slots) or (self.has_room and 4 * room <= self.room)
+        is_large = 4 * rows <= len(self.slots) or (self.has_room and 4 * room <= self.room) or kinds != self.kinds
         self.ample = self.ample + 1 if is_large else 0
         if is_small or self.ample > PATIENCE:
             if not is_large or self.ample <= PATIENCE:
-                rows, room = max(rows, len(self.slots)), max(room, self.room)
+                rows, room, kinds = max(rows, len(self.slots)), max(room, self.room), all_kinds
             self._rebuild(rows, room, kinds)
 
     def _rebuild(self, rows: int, room: int, kinds: Kinds) -> None:
@@ -493,8 +516,9 @@ class Continuous:
         rows = [row for row in self.slots if row is not None]
         if not rows or self.running is None:
             return []
-        looks = max(looks_every(self.device), LOOKS_EVERY if len(rows) >= MANY else 1)
-        count = min(looks, max(row.request.max_new - row.num_new for row in rows))
+        # Half of the rows end within `left` steps, which are divided evenly between looks.
+        left = sorted(row.request.max_new - row.num_new for row in rows)[len(rows) // 2]
+        count = divided(left, max(looks_every(self.device), LOOKS_EVERY if len(rows) >= MANY else 1))
         if self.limit is not None:
             count = min(count, self.limit - max(row.position for row in rows))
         if self.has_room and max(row.position for row in rows) + count > self.room:
@@ -612,6 +636,12 @@ def form_of(state: State) -> Hashable:
     if isinstance(state, (tuple, list)):
         return (type(state).__qualname__, *map(form_of, state))
     return type(state).__qualname__
+
+
+def divided(count: int, most: int) -> int:
+    """Divide a count into as few parts of at most `most` as possible; return the size of the first, which is the
+    largest."""
+    return -(-count // -(-count // most))
 
 
 def power_of_two(count: int) -> int:

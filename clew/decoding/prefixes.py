@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from clew.core.rewinding import REWIND
-from clew.core.state import leaves, map_parts, map_tree, with_leaves
+from clew.core.state import leaves, map_parts, with_leaves
 from clew.core.types import State
 from clew.decoding.slabs import Place, Slabs
 
@@ -32,11 +32,17 @@ NOTHING = torch.empty(0)
 """Stands for a tensor of a state in the outline of the state."""
 
 
+class Shape(NamedTuple):
+    """The structure of one row's state, with `NOTHING` for each of its tensors, and the part of each that is held."""
+
+    outline: State
+    parts: list[tuple[slice, ...]]
+
+
 class Entry(NamedTuple):
     """One row's state after the block `digests[-1]`, and copies of its overwritten parts after each of the blocks."""
 
     outline: State
-    """The state with `NOTHING` for each of its tensors, which are at `tensors`."""
     tensors: Place
     digests: list[bytes]
     overwritten: list[Place]
@@ -97,17 +103,21 @@ class Prefixes:
     def __contains__(self, digest: bytes) -> bool:
         return digest in self.places
 
-    def put(self, state: State, digests: Sequence[bytes], overwritten: Sequence[Overwritten]) -> None:
-        """Hold a copy of one row's state after its last block. `overwritten` belongs to the last blocks."""
+    def put(
+        self, state: State, row: int, shape: Shape, digests: Sequence[bytes], overwritten: Sequence[Overwritten]
+    ) -> None:
+        """Hold a copy of one row of a state after the row's last block, cut to a shape. `overwritten` belongs to the
+        last blocks."""
         before = len(digests) - len(overwritten)
         new_digests = list(digests[before:])
-        size = sum(leaf.nbytes for leaf in (*leaves(state), *(leaf for copies in overwritten for leaf in copies)))
+        tensors = [leaf[(slice(row, row + 1), *part)] for leaf, part in zip(leaves(state), shape.parts, strict=True)]
+        size = sum(leaf.nbytes for leaf in (*tensors, *(leaf for copies in overwritten for leaf in copies)))
         if not new_digests or size > self.most_bytes or new_digests[-1] in self.places:
             return
         key = new_digests[-1]
         self.entries[key] = entry = Entry(
-            with_leaves(state, repeat(NOTHING)),
-            self.slabs.put(leaves(state)),
+            shape.outline,
+            self.slabs.put(tensors),
             new_digests,
             [self.slabs.put(copies) for copies in overwritten],
             before,
@@ -162,10 +172,7 @@ def rewound(state: State, length: int, overwritten: Overwritten) -> State:
     return map_parts(REWIND, back, lambda _: next(kept), state)
 
 
-def cut_state(fresh: State, state: State) -> State:
-    """Cut a state to the shapes of a fresh one. The tensors share memory with the state."""
-
-    def cut(leaf: Tensor, whole: Tensor) -> Tensor:
-        return whole[(slice(None), *(slice(size) for size in leaf.shape[1:]))]
-
-    return map_tree(cut, fresh, state)
+def shape_of(state: State) -> Shape:
+    """Return the shape of a state of one row."""
+    parts = [tuple(slice(size) for size in leaf.shape[1:]) for leaf in leaves(state)]
+    return Shape(with_leaves(state, repeat(NOTHING)), parts)

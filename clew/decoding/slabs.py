@@ -31,6 +31,7 @@ class Part(NamedTuple):
     stop: int
     dtype: torch.dtype
     shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 class Place(NamedTuple):
@@ -38,13 +39,18 @@ class Place(NamedTuple):
 
     slab: Slab
     start: int
+    stop: int
     parts: tuple[Part, ...]
 
     @property
     def tensors(self) -> list[Tensor]:
         """The tensors, which share memory with the slab."""
-        memory, first = self.slab.memory, self.start
-        return [memory[first + part.start : first + part.stop].view(part.dtype).view(part.shape) for part in self.parts]
+        memory = self.slab.memory[self.start : self.stop]
+        typed = {dtype: memory.view(dtype) for dtype in {part.dtype for part in self.parts}}
+        return [
+            typed[part.dtype].as_strided(part.shape, part.strides, (self.start + part.start) // part.dtype.itemsize)
+            for part in self.parts
+        ]
 
 
 class Slabs:
@@ -65,12 +71,12 @@ class Slabs:
         parts = self._parts_for(tensors)
         size = -(-parts[-1].stop // ALIGNMENT) * ALIGNMENT if parts else 0
         slab = self._slab_for(size, tensors[0].device if tensors else torch.device("cpu"))
-        place = Place(slab, slab.used, parts)
+        place = Place(slab, slab.used, slab.used + size, parts)
         slab.used += size
         slab.num_places += 1
-        with torch.no_grad():
-            for copy, tensor in zip(place.tensors, tensors, strict=True):
-                copy.copy_(tensor)
+        if parts:
+            with torch.no_grad():
+                torch._foreach_copy_(place.tensors, list(tensors))
         return place
 
     def _parts_for(self, tensors: Sequence[Tensor]) -> tuple[Part, ...]:
@@ -79,7 +85,8 @@ class Slabs:
             parts: list[Part] = []
             for tensor, (dtype, shape) in zip(tensors, key, strict=True):
                 start = -(-parts[-1].stop // ALIGNMENT) * ALIGNMENT if parts else 0
-                parts.append(Part(start, start + tensor.nbytes, dtype, shape))
+                strides = torch.empty(shape, device="meta").stride()
+                parts.append(Part(start, start + tensor.nbytes, dtype, shape, strides))
             self.parts[key] = tuple(parts)
         return self.parts[key]
 

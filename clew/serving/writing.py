@@ -28,6 +28,8 @@ SHARE, LONGEST = 0.25, 5.0
 SEND_EVERY, MANY_ROWS = 0.01, 16
 """With at least so many rows in a batch, the minimum number of seconds between wake-ups of the event loop: each wake-up
 takes the interpreter from the worker."""
+REST = 1.0
+"""Seconds without requests after which a batch's memory is released."""
 READ_AT_ONCE = 20_000
 """Characters of prompts tokenized between two steps."""
 
@@ -117,6 +119,7 @@ class Writer:
         """Those with further rows to join."""
         self.owners: dict[Row, OpenRequest] = {}
         self.submitting: asyncio.Task[None] | None = None
+        self.resting: asyncio.TimerHandle | None = None
         self.batch_lock = threading.Lock()
         self.unsent: list[tuple[OpenRequest, list[Any]]] = []
         """Output not yet sent to the event loop."""
@@ -194,6 +197,8 @@ class Writer:
 
     async def _submit_jobs(self) -> None:
         """Submit jobs that advance the batch while there is anything to do."""
+        if self.resting is not None:
+            self.resting.cancel()
         while self.arriving or self.leaving or self.active:
             size = min((request.call.size(request.call.rows[:1]) for request in self.open), default=0.0)
             try:
@@ -206,6 +211,11 @@ class Writer:
                 # The job itself has sent the error to its waiters.
                 log.debug("a job of a running batch ended: %s", error)
                 await asyncio.sleep(0)
+        self.resting = asyncio.get_running_loop().call_later(REST, self._submit_rest)
+
+    def _submit_rest(self) -> None:
+        with suppress(Busy):
+            self.worker.submit(self._rest)
 
     # In the worker's thread
 
@@ -227,6 +237,11 @@ class Writer:
                 raise
         finally:
             self._send_all()
+            self.batch_lock.release()
+
+    def _rest(self) -> None:
+        if not self.active and self.batch_lock.acquire(blocking=False):
+            self.batch.rest()
             self.batch_lock.release()
 
     def _should_yield(self, seconds: float) -> bool:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.decoding.choosing import Choice
-from clew.decoding.continuous import CHUNK, JOINS_EVERY, MANY, TURN, Continuous, Row, RowRequest
+from clew.decoding.choosing import Choice, Kinds
+from clew.decoding.continuous import CHUNK, JOINS_EVERY, MANY, TURN, Continuous, Row, RowRequest, divided
 from clew.decoding.engine import forget_graphs
 from clew.decoding.filters import with_filters
 from clew.decoding.prefixes import BLOCK_BYTES, ENTRY_BYTES, Prefixes
@@ -171,6 +171,7 @@ def test_rows_of_a_running_batch_equal_single_rows(name: str, shares: bool) -> N
         )
         assert written[-1].ended == ("end" if written[-1].token in request.ends else "length")
         assert all(each.ended is None for each in written[:-1])
+    batch.rest()
     assert batch.running is None and batch.slots == []
 
 
@@ -308,6 +309,26 @@ def test_a_batch_that_becomes_small_releases_its_slots() -> None:
         batch.advance()
     assert len(batch.slots) == 1
     batch.close()
+
+
+def test_a_way_of_choosing_is_dropped_when_no_row_has_needed_it_for_long() -> None:
+    stepper, _ = body_stepper("lstm")
+    batch = Continuous(stepper, most_rows=2)
+    batch.join(RowRequest([1], 200, (), Choice(is_greedy=True)))
+    batch.join(RowRequest([1], 2, (), Choice(temperature=0.5)))
+    batch.advance()
+    assert batch.kinds == Kinds(draws=True, tempers=True)
+    while batch.kinds.draws and not batch.is_idle:
+        if batch.num_rows == 1:
+            batch.join(RowRequest([1], 1, (), Choice(is_greedy=True)))
+        batch.advance()
+    assert batch.kinds == Kinds() and batch.num_rows
+    batch.close()
+
+
+@pytest.mark.parametrize(("count", "most", "first"), [(20, 16, 10), (16, 16, 16), (17, 4, 4), (1, 16, 1), (33, 16, 11)])
+def test_steps_are_divided_evenly_between_looks(count: int, most: int, first: int) -> None:
+    assert divided(count, most) == first
 
 
 def test_a_row_without_a_possible_token_fails_and_others_continue() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clew.serving import writing
 from clew.serving.calls import Call, call_of
 from clew.serving.service import Service
 from clew.serving.worker import Worker
@@ -99,6 +100,20 @@ def test_closing_a_stream_removes_its_row_from_the_batch() -> None:
         return writer.batch.steps
 
     assert with_writer(work) < 4000
+
+
+def test_a_batch_without_requests_releases_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "REST", 0.02)
+
+    async def work(writer: Writer) -> tuple[bool, bool]:
+        first = await writer.answers(call("she", max_new=3))
+        is_held = writer.batch.running is not None
+        while writer.batch.running is not None:
+            await asyncio.sleep(0.001)
+        assert await writer.answers(call("she", max_new=3)) == first
+        return is_held, writer.batch.running is not None
+
+    assert with_writer(work) == (True, True)
 
 
 def test_a_rejected_request_names_its_text_and_does_not_affect_others() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from clew.kernels.cells.expressions import OPERATIONS, Graph, Node, errors_of, rebuilt
-from clew.kernels.cells.phases import phases_of, with_variances
+from clew.kernels.cells.phases import phases_of, with_early_means, with_variances
 
 
 class Read(NamedTuple):
@@ -332,7 +332,7 @@ def errors_in(walk: Walk) -> dict[tuple[str, int], Node]:
     leaves = [(kind, place) for kind, count in kinds.items() for place in range(count)]
     leaf_errors = [errors.get(graph.leaf(*leaf), graph.constant(0.0)) for leaf in leaves]
     stored_values = {node: graph.leaf("across", place) for place, node in enumerate(walk.across)}
-    return dict(zip(leaves, rebuilt(graph, leaf_errors, stored_values), strict=True))
+    return dict(zip(leaves, with_early_means(graph, rebuilt(graph, leaf_errors, stored_values)), strict=True))
 
 
 def num_blocks(walk: Walk) -> int:

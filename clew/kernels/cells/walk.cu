@@ -185,6 +185,13 @@ INSIDE void hear(float (&totals)[PER][2 * PAIRS], const Words *told, i64 batch, 
         _Pragma("unroll") for (int pair = 0; pair < PAIRS; pair++)      \
             _Pragma("unroll") for (int i = 0; i < SHARE; i++)
     const u32 step = t + 1;
+    // First one word per lane: many reads of words that are not there yet delay the blocks that write them.
+    if (is_row[0] && unit_of[0] < BLOCKS) {
+        constexpr int e = 0, pair = PAIRS - 1, i = 0;
+        for (Words first = read_words(PLACE_TOLD); first.at[1] != step || first.at[3] != step; first = read_words(PLACE_TOLD))
+            if (++tries > LONGEST_WAIT) give_up();
+    }
+    wait_for_warp();
     OF_ALL_TOLD w[e][pair][i] = is_row[e] && unit_of[e] + i * UNITS < BLOCKS ? read_words(PLACE_TOLD) : Words{{0, step, 0, step}};
     bool is_missing = true;
     while (is_missing) {
@@ -250,6 +257,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) walk_forward(FORWARD_PA
         if (is_working) {
 #include "forward_step.h"
         }
+        if (PAIRS_OF_SUMS_AHEAD) wait_for_block();  // the other warps would read `fed` meanwhile, and delay the sums
     }
     if (is_working) {
 #include "forward_end.h"
@@ -277,6 +285,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) walk_backward(BACKWARD_
         if (is_working && t >= 0) {
 #include "backward_step.h"
         }
+        if (PAIRS_OF_SUMS_BACK) wait_for_block();
     }
     if (is_working) {
 #include "backward_end.h"
