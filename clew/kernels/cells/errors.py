@@ -53,37 +53,49 @@ def sums_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> Sums:
             bases[node] = [terms.get(argument, {}) for argument in node.arguments]
             terms[node] = {node: one}
         else:
-            terms[node] = _terms(graph, node, terms)
+            sum_of_node = terms_of(graph, node, terms)
+            assert sum_of_node is not None, node.name  # derivatives apply no other operation to errors
+            terms[node] = sum_of_node
             if len(terms[node]) > 1 and uses[node] > 1:
                 bases[node] = [terms[node]]
                 terms[node] = {node: one}
     return Sums(bases, errors, {node: terms.get(errors[node], {}) for node in needed})
 
 
-def _terms(graph: Graph, node: Node, terms: dict[Node, Terms]) -> Terms:
+def terms_of(graph: Graph, node: Node, terms: dict[Node, Terms]) -> Terms | None:
+    """Write an operation on sums as a sum. `terms` has the sums among its arguments; every other argument is the
+    coefficient of 1. Returns None if the result is not linear in the bases."""
+
+    def sum_of(argument: Node) -> Terms:
+        if argument in terms:
+            return terms[argument]
+        return {} if argument.value == 0.0 else {graph.constant(1.0): argument}
+
+    def each(name: str, coefficients: Terms, *factors: Node) -> Terms:
+        return {base: graph.apply(name, coefficient, *factors) for base, coefficient in coefficients.items()}
+
     first, *rest = node.arguments
-    zero = graph.constant(0.0)
+    zero, are_factors = graph.constant(0.0), [argument not in terms for argument in node.arguments]
     match node.name:
         case "add":
-            return _sum(graph, terms[first], terms[rest[0]])
+            return _added(graph, sum_of(first), sum_of(rest[0]))
         case "subtract":
-            minus = {base: graph.apply("negate", coefficient) for base, coefficient in terms.get(rest[0], {}).items()}
-            return _sum(graph, terms.get(first, {}), minus)
+            return _added(graph, sum_of(first), each("negate", sum_of(rest[0])))
         case "negate":
-            return {base: graph.apply("negate", coefficient) for base, coefficient in terms[first].items()}
-        case "multiply":
-            linear, factor = (first, rest[0]) if first in terms else (rest[0], first)
-            return {base: graph.apply("multiply", coefficient, factor) for base, coefficient in terms[linear].items()}
-        case "divide":
-            return {base: graph.apply("divide", coefficient, rest[0]) for base, coefficient in terms[first].items()}
-        case "where":
-            chosen = {base: graph.apply("where", first, each, zero) for base, each in terms.get(rest[0], {}).items()}
-            other = {base: graph.apply("where", first, zero, each) for base, each in terms.get(rest[1], {}).items()}
-            return _sum(graph, chosen, other)
-    raise AssertionError(node.name)  # derivatives apply no other operation to errors
+            return each("negate", terms[first])
+        case "multiply" if any(are_factors):
+            linear, factor = (first, rest[0]) if are_factors[1] else (rest[0], first)
+            return each("multiply", terms[linear], factor)
+        case "divide" if are_factors[1]:
+            return each("divide", terms[first], rest[0])
+        case "where" if are_factors[0]:
+            left = {base: graph.apply("where", first, part, zero) for base, part in sum_of(rest[0]).items()}
+            right = {base: graph.apply("where", first, zero, part) for base, part in sum_of(rest[1]).items()}
+            return _added(graph, left, right)
+    return None
 
 
-def _sum(graph: Graph, left: Terms, right: Terms) -> Terms:
+def _added(graph: Graph, left: Terms, right: Terms) -> Terms:
     total = dict(left)
     for base, coefficient in right.items():
         total[base] = graph.apply("add", total[base], coefficient) if base in total else coefficient

@@ -4,7 +4,11 @@ phases."""
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from clew.kernels.cells.errors import Terms, terms_of
 from clew.kernels.cells.expressions import ACROSS, Graph, Node, in_order, rebuilt
+
+MOST_TOGETHER = 8
+"""The most numbers of a row that are computed together in order to save a phase."""
 
 
 class Phase(NamedTuple):
@@ -44,77 +48,35 @@ def with_variances(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
 
 
 def with_early_means(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
-    """Compute means of sums with earlier means in one phase with those. For a row's number m,
+    """Compute means of sums that contain earlier means in one phase with those, if the phase stays small. For numbers m
+    of the row,
 
         mean(a + b m) = mean(a) + mean(b) m
     """
+    one, zero = graph.constant(1.0), graph.constant(0.0)
     replacements: dict[Node, Node] = {}
-    has_mean: set[Node] = set()
+    rows = {one}
+    """Numbers of the row."""
+    terms: dict[Node, Terms] = {}
+    """The nodes that depend on means, as sums over numbers of the row, or over nodes that are no such sum."""
     for node in in_order(nodes):
         if not node.arguments:
             continue
         new = graph.apply(node.name, *(replacements.get(argument, argument) for argument in node.arguments))
-        if new.name == "mean":
-            sums = [_sum_with_means(graph, argument, has_mean) for argument in new.arguments]
-            if any(sums) and all(each is not None for each in sums):
-                new = _mean_of_sums(graph, [each or {} for each in sums])
+        depends = any(argument in terms for argument in new.arguments)
+        if new.name in ACROSS:
+            sums = [terms.get(argument, {one: argument}) for argument in new.arguments]
+            numbers = dict.fromkeys(number for each in sums for number in each)
+            if new.name == "mean" and depends and rows.issuperset(numbers):
+                means = [graph.apply("mean", *(each.get(number, zero) for each in sums)) for number in numbers]
+                new = graph.sum(graph.apply("multiply", *pair) for pair in zip(means, numbers, strict=True))
+            rows.add(new)
+            terms[new] = {new: one}
+        elif depends:
+            terms[new] = terms_of(graph, new, terms) or {new: one}
         replacements[node] = new
-        has_mean.update(each for each in in_order([new]) if each.name in ACROSS or has_mean.intersection(each.arguments))
-    return rebuilt(graph, nodes, replacements)
-
-
-def _mean_of_sums(graph: Graph, sums: Sequence[dict[Node, Node]]) -> Node:
-    """Return the mean over sums of terms, each the coefficient of a row's number."""
-    numbers = dict.fromkeys(number for terms in sums for number in terms)
-    zero = graph.constant(0.0)
-    means = ((number, graph.apply("mean", *(terms.get(number, zero) for terms in sums))) for number in numbers)
-    return graph.sum(graph.apply("multiply", mean, number) for number, mean in means)
-
-
-def _sum_with_means(graph: Graph, node: Node, has_mean: set[Node]) -> dict[Node, Node] | None:
-    """Write a node as a sum of coefficients times means, with the coefficient of 1 for the rest; None if it is not such
-    a sum."""
-    one, zero = graph.constant(1.0), graph.constant(0.0)
-    if node not in has_mean:
-        return {} if node.value == 0.0 else {one: node}
-    if node.name == "mean":
-        return {node: one}
-    sums = [_sum_with_means(graph, argument, has_mean) for argument in node.arguments]
-    if any(each is None for each in sums):
-        return None
-    first, *rest = (each or {} for each in sums)
-    is_plain = [argument not in has_mean for argument in node.arguments]
-
-    def each_of(terms: dict[Node, Node], name: str, *others: Node) -> dict[Node, Node]:
-        return {number: graph.apply(name, coefficient, *others) for number, coefficient in terms.items()}
-
-    match node.name:
-        case "add":
-            return _added(graph, first, rest[0])
-        case "subtract":
-            return _added(graph, first, each_of(rest[0], "negate"))
-        case "negate":
-            return each_of(first, "negate")
-        case "multiply" if is_plain[1]:
-            return each_of(first, "multiply", node.arguments[1])
-        case "multiply" if is_plain[0]:
-            return each_of(rest[0], "multiply", node.arguments[0])
-        case "divide" if is_plain[1]:
-            return each_of(first, "divide", node.arguments[1])
-        case "where" if is_plain[0]:
-            test, (left, right) = node.arguments[0], rest
-            return {
-                number: graph.apply("where", test, left.get(number, zero), right.get(number, zero))
-                for number in {**left, **right}
-            }
-    return None
-
-
-def _added(graph: Graph, left: dict[Node, Node], right: dict[Node, Node]) -> dict[Node, Node]:
-    total = dict(left)
-    for number, coefficient in right.items():
-        total[number] = graph.apply("add", total[number], coefficient) if number in total else coefficient
-    return total
+    early = rebuilt(graph, nodes, replacements)
+    return early if sum(node.name in ACROSS for node in in_order(early)) <= MOST_TOGETHER else list(nodes)
 
 
 def _spread(mean: Node) -> list[Node] | None:

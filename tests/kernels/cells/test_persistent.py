@@ -68,6 +68,7 @@ def drawn(
         slow(CELLS["elman"](12, 56), torch.bfloat16, Sizes(56, 16, 8, 4, 2, 1), 3, 5, True),
         slow(CELLS["peephole_lstm"](12, 24), torch.float32, Sizes(24, 16, 24, 2, 4, 0), 20, 4, True),
         slow(CELLS["layernorm_lstm"](12, 40), torch.float32, Sizes(40, 8, 24, 6, 2, 0), 30, 3, True),
+        slow(CELLS["layernorm_lstm"](12, 40), torch.bfloat16, Sizes(40, 16, 8, 3, 2, 1), 9, 6, True),
         slow(CELLS["coupled_lstm"](12, 24), torch.bfloat16, Sizes(24, 16, 16, 2, 2, 1), 12, 4, False),
         (Leaky(6, 20), torch.float32, Sizes(20, 16, 8, 2, 2, 0), 4, 6, True),
     ],
