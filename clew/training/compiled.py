@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import torch
+import torch.fx.experimental._config as symbolic_shapes
 from torch import nn
 
 from clew.core.files import cache_folder
@@ -31,10 +32,15 @@ class Carrying(nn.Module):
 def compile_task(task: nn.Module, *, many_shapes: bool = False) -> Any:
     """Compile a task by `torch.compile`. The generated code is stored in clew's cache for later runs.
 
-    `many_shapes` compiles one graph with dynamic shapes, because one graph per length would take minutes.
+    `many_shapes` compiles one graph with dynamic shapes, because one graph per length would take minutes. By default
+    torch assumes that sizes which are equal in the first batch are always equal, so it would compile a second graph if
+    that batch happens to have as many rows as a layer has units.
 
     On a CPU, torch 2.13 computes wrong gradients for a bidirectional encoder with an attentive decoder, unless
     `torch._inductor.config.inplace_buffers` is False.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
-    return torch.compile(task, dynamic=True if many_shapes else None)
+    compiled: Any = torch.compile(task, dynamic=True if many_shapes else None)
+    if many_shapes:
+        compiled.forward = symbolic_shapes.patch(use_duck_shape=False)(compiled.forward)  # type: ignore[attr-defined]
+    return compiled

@@ -1,14 +1,18 @@
+from functools import partial
+
 import pytest
 import torch
 from functorch.compile import make_boxed_func
+from torch import nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.testing import CompileCounter
 
 from clew.core.state import leaves
 from clew.data.plans import TokenBatch
 from clew.models.gpt import GPTConfig, build_gpt
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
-from clew.training.compiled import Carrying
+from clew.training.compiled import Carrying, compile_task
 
 
 def task_and_batch():
@@ -53,3 +57,14 @@ def test_without_carrying_every_key_and_value_has_a_gradient():
     task, batch = task_and_batch()
     names, _, _ = graphs_of(task, batch)
     assert len([name for name in names if name.startswith("tangents")]) == 1 + 2 * 2
+
+
+def test_a_first_batch_of_coincidental_sizes_does_not_cause_a_second_graph(monkeypatch):
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
+    task = compile_task(nn.Linear(6, 6), many_shapes=True)
+    for rows, length in [(6, 6), (7, 5), (5, 9)]:  # the first has as many rows and positions as the layer has units
+        x = torch.randn(rows, length, 6)
+        torch.testing.assert_close(task(x), task._orig_mod(x))
+    assert counter.frame_count == 1
