@@ -440,7 +440,7 @@ class Continuous:
         for row in joining:
             self.waiting.remove(row)
             row.turn = 0
-        kinds = reduce(or_, (row.kinds for row in rows))
+        kinds = reduce(or_, {row.kinds for row in rows})
         self._fit(len(rows), max(row.position for row in rows) + 1, kinds)
         if not joining:
             return
