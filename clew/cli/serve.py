@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="accept requests to this host name too; may be repeated",
     )
-    add("--batch", type=int, metavar="N", help="answer at most N texts in a batch (default: 64, and 128 on a GPU)")
+    add("--batch", type=int, metavar="N", help="answer at most N texts in a batch (default: 64, and 128 on a CUDA GPU)")
     add(
         "--wait",
         type=float,

@@ -12,6 +12,8 @@ place. So the step is one graph or tape (`engine`) that is reused while rows com
 reading; its output is ignored, and it is emptied before it is full. Rows wait when all slots are taken; after `TURN`
 steps the longest-running rows go to the back of the queue, with their states.
 
+A batch whose rows have all ended keeps its memory for the next ones until `rest` or `close`.
+
 With a `limit`, a row that has read `limit` positions continues from its last `keep` tokens, which it reads again, as
 with `Sliding`.
 """
@@ -42,7 +44,7 @@ from clew.decoding.choosing import (
     stack_choices,
 )
 from clew.decoding.ends import check_max_new
-from clew.decoding.engine import LEAST_STEPS, called, repeating
+from clew.decoding.engine import LEAST_STEPS, called, repeating, standing_of
 from clew.decoding.looks import looks_every
 from clew.decoding.prefixes import Overwritten, Prefixes, Shape, overwritten_of, shape_of
 from clew.decoding.repeated import Outputs, Repeated
@@ -54,7 +56,9 @@ CHUNK = 64
 READS = 16
 """The most chunks that are read between two steps of the batch, over all rows."""
 LEAST_READ = 16
-"""The least rows and tokens that are read at once on a GPU, padding included."""
+"""The fewest rows and tokens that are read at once on a GPU, padding included."""
+MOST_PADDED = 2**26
+"""The most bytes of a state that is padded to more rows than are read."""
 EVERY = 4
 """Every EVERY-th reading round takes the oldest rows; the others take the rows with the least to read."""
 JOINS_EVERY = 8
@@ -212,6 +216,8 @@ class Continuous:
     ):
         self.stepper = stepper
         self.device = torch.device(device)
+        self.pads = self.device.type == "cuda"
+        """Pad what is read to few shapes, so that reading can be captured."""
         self.most_rows = most_rows
         self.limit = limit
         self.keep = max(limit // 2, 1) if keep is None and limit is not None else keep
@@ -226,6 +232,9 @@ class Continuous:
         self.kinds = Kinds()
         self.opened = ExitStack()
         self.running: Repeated | None = None
+        self.signature: Hashable = None
+        self.standing = standing_of(None)
+        """Those of the running step, see `engine`."""
         self.ample = 0
         """How many joining times in a row the batch has been too large."""
         self.rounds = self.steps = self.num_read = self.since = 0
@@ -291,7 +300,7 @@ class Continuous:
         return written
 
     def rest(self) -> None:
-        """Release the memory of a batch without rows."""
+        """Release the memory of a batch without rows, except that of CUDA graphs, which `engine` keeps."""
         if not any(self.slots):
             self._drop()
 
@@ -363,12 +372,13 @@ class Continuous:
     def _read_chunk(self, rows: list[Row]) -> None:
         counts = [min(row.left, self.chunk) for row in rows]
         num_rows, longest = len(rows), max(counts)
-        if self.device.type == "cuda":  # few shapes, so that reading can be captured
-            num_rows = power_of_two(max(num_rows, LEAST_READ))
+        room = self._room_for(max(row.position + count for row, count in zip(rows, counts, strict=True)))
+        if self.pads:
             longest = min(LEAST_READ if longest <= LEAST_READ else self.chunk, self.chunk)
-        state = self.stepper.initial_state(
-            num_rows, self._room_for(max(row.position + count for row, count in zip(rows, counts, strict=True)))
-        )
+            padded = power_of_two(max(num_rows, min(LEAST_READ, self.most_rows)))
+            if padded * self._shape_for(room).nbytes <= MOST_PADDED:
+                num_rows = padded
+        state = self.stepper.initial_state(num_rows, room)
         for part, places in group_by_state(rows):
             put_rows(state, self._numbers(places), part)
         starts = [row.begins + row.position for row in rows]
@@ -377,7 +387,7 @@ class Continuous:
             for row, start, count in zip(rows, starts, counts, strict=True)
         ]
         read += [[0] * longest] * (num_rows - len(rows))
-        lengths = counts + [1] * (num_rows - len(rows))
+        lengths = counts + [min(counts)] * (num_rows - len(rows))
         mask = None if min(lengths) == longest else torch.arange(longest) < torch.tensor(lengths)[:, None]
         tokens = torch.tensor(read, device=self.device)
         arguments = tokens, None if mask is None else mask.to(self.device), state
@@ -433,6 +443,8 @@ class Continuous:
     def _admit(self) -> None:
         """Assign slots to rows whose prompts are read, and make room for them."""
         occupied = [row for row in self.slots if row is not None]
+        if not occupied and self._has_changed():
+            self._drop()
         joining = [row for row in self.waiting if not row.left][: self.most_rows - len(occupied)]
         rows = [*occupied, *joining]
         if not rows:
@@ -464,7 +476,7 @@ class Continuous:
 
     def _fit(self, count: int, longest: int, kinds: Kinds) -> None:
         """Make room for `count` rows and `longest` positions, in powers of two, that choose in these ways; shrink the
-        batch if it has long been too large."""
+        batch if it has long been too large, or is too large and empty."""
         rows, room, all_kinds = min(power_of_two(count), self.most_rows), self._room_for(longest), kinds | self.kinds
         is_small = (
             rows > len(self.slots)
@@ -472,12 +484,14 @@ class Continuous:
             or all_kinds != self.kinds
             or self.running is None
         )
-        is_large = 4 * rows <= len(self.slots) or (self.has_room and 4 * room <= self.room) or kinds != self.kinds
+        is_roomy = 4 * rows <= len(self.slots) or (self.has_room and 4 * room <= self.room)
+        is_large = is_roomy or kinds != self.kinds
         self.ample = self.ample + 1 if is_large else 0
-        if is_small or self.ample > PATIENCE:
-            if not is_large or self.ample <= PATIENCE:
-                rows, room, kinds = max(rows, len(self.slots)), max(room, self.room), all_kinds
-            self._rebuild(rows, room, kinds)
+        shrinks = is_large and (self.ample > PATIENCE or not any(self.slots))
+        if is_small or shrinks:
+            if not (shrinks and is_roomy):
+                rows, room = max(rows, len(self.slots)), max(room, self.room)
+            self._rebuild(rows, room, kinds if shrinks else all_kinds)
 
     def _rebuild(self, rows: int, room: int, kinds: Kinds) -> None:
         occupied = [row for row in self.slots if row is not None]
@@ -497,9 +511,16 @@ class Continuous:
             row.slot = slot
         self.room, self.kinds, self.ample = room, kinds, 0
         step = Advance(self.stepper, kinds)
+        self.signature, self.standing = step.signature, standing_of(step.signature)
         self.running = self.opened.enter_context(
-            repeating(step, frame, steps=LEAST_STEPS, fed=kinds.draws, signature=step.signature)
+            repeating(step, frame, steps=LEAST_STEPS, fed=kinds.draws, signature=step.signature, standing=self.standing)
         )
+
+    def _has_changed(self) -> bool:
+        """Whether the model has changed since the batch was built, or may have."""
+        if self.running is None:
+            return False
+        return self.standing.reason is not None or standing_of(self.signature) != self.standing
 
     def _drop(self) -> None:
         self.opened.close()

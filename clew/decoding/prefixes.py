@@ -37,6 +37,7 @@ class Shape(NamedTuple):
 
     outline: State
     parts: list[tuple[slice, ...]]
+    nbytes: int
 
 
 class Entry(NamedTuple):
@@ -133,8 +134,8 @@ class Prefixes:
         for place in (entry.tensors, *entry.overwritten):
             self.slabs.drop(place)
         self.object_bytes -= entry.object_bytes
-        for digest in entry.digests:
-            if self.places[digest][0] == key:
+        for digest in entry.digests:  # two entries may have read the same block
+            if digest in self.places and self.places[digest][0] == key:
                 del self.places[digest]
 
 
@@ -175,4 +176,4 @@ def rewound(state: State, length: int, overwritten: Overwritten) -> State:
 def shape_of(state: State) -> Shape:
     """Return the shape of a state of one row."""
     parts = [tuple(slice(size) for size in leaf.shape[1:]) for leaf in leaves(state)]
-    return Shape(with_leaves(state, repeat(NOTHING)), parts)
+    return Shape(with_leaves(state, repeat(NOTHING)), parts, sum(leaf.nbytes for leaf in leaves(state)))

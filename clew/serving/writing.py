@@ -29,7 +29,7 @@ SEND_EVERY, MANY_ROWS = 0.01, 16
 """With at least so many rows in a batch, the minimum number of seconds between wake-ups of the event loop: each wake-up
 takes the interpreter from the worker."""
 REST = 1.0
-"""Seconds without requests after which a batch's memory is released."""
+"""Seconds without requests after which a batch is released."""
 READ_AT_ONCE = 20_000
 """Characters of prompts tokenized between two steps."""
 
@@ -214,8 +214,11 @@ class Writer:
         self.resting = asyncio.get_running_loop().call_later(REST, self._submit_rest)
 
     def _submit_rest(self) -> None:
-        with suppress(Busy):
+        try:
             self.worker.submit(self._rest)
+        except Busy:
+            if not self.worker.closed:
+                self.resting = asyncio.get_running_loop().call_later(REST, self._submit_rest)
 
     # In the worker's thread
 
@@ -241,8 +244,10 @@ class Writer:
 
     def _rest(self) -> None:
         if not self.active and self.batch_lock.acquire(blocking=False):
-            self.batch.rest()
-            self.batch_lock.release()
+            try:
+                self.batch.rest()
+            finally:
+                self.batch_lock.release()
 
     def _should_yield(self, seconds: float) -> bool:
         """Whether the job should end to let others run. Not too often: a handover takes two thread switches."""

@@ -2,12 +2,16 @@
 
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import NamedTuple
 
 import pytest
 import torch
+from torch import nn
 
 from clew.core.errors import UserError
+from clew.core.state import leaves
+from clew.decoding import continuous
 from clew.decoding.choosing import Choice, Kinds
 from clew.decoding.continuous import CHUNK, JOINS_EVERY, MANY, TURN, Continuous, Row, RowRequest, divided
 from clew.decoding.engine import forget_graphs
@@ -157,12 +161,14 @@ def written_by(batch: Continuous, coming: list[RowRequest], seed: int = 0, most:
     return [by_row[row] for row in rows]
 
 
+@pytest.mark.parametrize("pads", [False, True], ids=["", "padded as on a GPU"])
 @pytest.mark.parametrize("shares", [False, True], ids=["reading all", "sharing prefixes"])
 @pytest.mark.parametrize("name", BODIES)
-def test_rows_of_a_running_batch_equal_single_rows(name: str, shares: bool) -> None:
+def test_rows_of_a_running_batch_equal_single_rows(name: str, shares: bool, pads: bool) -> None:
     stepper, limit = body_stepper(name)
     coming = random_requests(9)
     batch = Continuous(stepper, most_rows=4, limit=limit, prefixes=Prefixes(8, 10**7) if shares else None)
+    batch.pads = pads
     for request, written in zip(coming, written_by(batch, coming), strict=True):
         expected = alone(stepper, request, limit)
         assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], request
@@ -235,6 +241,63 @@ def test_prefixes_are_limited_in_bytes_and_the_oldest_are_dropped_first() -> Non
     assert prefixes.find(prefixes.digests(oldest)) is not None
     written_by(Continuous(stepper, prefixes=(too_small := Prefixes(8, 10))), [RowRequest(prompts[0], 1)])
     assert too_small.num_bytes == 0 and not too_small.entries
+
+
+def test_two_rows_that_have_read_the_same_block_can_both_be_dropped_from_the_cache() -> None:
+    stepper, _ = body_stepper("llama")
+    prefixes = Prefixes(8, 40_000)
+    batch = Continuous(stepper, most_rows=4, prefixes=prefixes)
+    batch.join(RowRequest([1] * 8 + [2] * 25, 1))
+    batch.advance()  # has read the shared block, and not yet shared it
+    written_by(batch, [RowRequest([1] * 8 + [3] * 25, 1)])
+    for number in range(4, VOCABULARY):
+        written_by(batch, [RowRequest([number] * 33, 1)])
+    assert prefixes.find(prefixes.digests([1] * 8 + [2] * 25)) is None
+
+
+def test_a_state_that_is_large_is_not_padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    stepper, _ = body_stepper("llama")
+    for most, num_rows in [(2**26, 16), (0, 3)]:
+        monkeypatch.setattr(continuous, "MOST_PADDED", most)
+        batch = Continuous(stepper)
+        batch.pads = True
+        rows = [batch.join(RowRequest([number] * 20, 1)) for number in range(1, 4)]
+        batch._read()
+        assert rows[0].part is not None and len(leaves(rows[0].part.of)[0]) == num_rows
+
+
+def test_a_batch_notices_that_its_model_has_changed_while_it_was_empty() -> None:
+    from tests.instruments.small_runs import small_run
+
+    task = deepcopy(small_run("lstm").task)
+    assert isinstance(task, LanguageModel)
+    batch = Continuous(task.stepper(), most_rows=4)
+    request = RowRequest([1, 2], 20, (), Choice(is_greedy=True))
+    before = [each.token for each in written_by(batch, [request])[0]]
+    with torch.no_grad():
+        for module in task.modules():
+            for name, weight in list(module._parameters.items()):
+                if weight is not None:
+                    setattr(module, name, nn.Parameter(torch.randn_like(weight)))
+    after = [each.token for each in written_by(batch, [request])[0]]
+    assert after == alone(task.stepper(), request, None).tokens[0].tolist() != before
+    task.double()
+    expected = alone(task.stepper(), request, None).tokens[0].tolist()
+    assert [each.token for each in written_by(batch, [request])[0]] == expected
+
+
+def test_an_empty_batch_becomes_small_at_once() -> None:
+    stepper, _ = body_stepper("lstm")
+    batch = Continuous(stepper, most_rows=16)
+    for _ in range(16):
+        batch.join(RowRequest([1], 3))
+    while not batch.is_idle:
+        batch.advance()
+    assert len(batch.slots) == 16
+    batch.join(RowRequest([1], 3))
+    batch.advance()
+    assert len(batch.slots) == 1
+    batch.close()
 
 
 def test_a_long_row_does_not_hold_up_short_ones() -> None:

@@ -10,7 +10,7 @@ import pytest
 from clew.serving import writing
 from clew.serving.calls import Call, call_of
 from clew.serving.service import Service
-from clew.serving.worker import Worker
+from clew.serving.worker import Busy, Worker
 from clew.serving.writing import Writer
 from tests.instruments.small_runs import small_run
 from tests.serving.asking import run_with_pattern
@@ -114,6 +114,28 @@ def test_a_batch_without_requests_releases_its_memory(monkeypatch: pytest.Monkey
         return is_held, writer.batch.running is not None
 
     assert with_writer(work) == (True, True)
+
+
+def test_a_batch_is_released_later_if_the_worker_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "REST", 0.02)
+
+    async def work(writer: Writer) -> int:
+        await writer.answers(call("she", max_new=3))
+        refused = []
+        submit = writer.worker.submit
+
+        def refuse_once(work: Any, *more: Any, **options: Any) -> Any:
+            if work == writer._rest and not refused:
+                refused.append(work)
+                raise Busy("the queue is full")
+            return submit(work, *more, **options)
+
+        monkeypatch.setattr(writer.worker, "submit", refuse_once)
+        while writer.batch.running is not None:
+            await asyncio.sleep(0.001)
+        return len(refused)
+
+    assert with_writer(work) == 1
 
 
 def test_a_rejected_request_names_its_text_and_does_not_affect_others() -> None:

@@ -8,7 +8,7 @@ from clew.kernels.cells.errors import Terms, terms_of
 from clew.kernels.cells.expressions import ACROSS, Graph, Node, in_order, rebuilt
 
 MOST_TOGETHER = 8
-"""The most numbers of a row that are computed together in order to save a phase."""
+"""The most means and variances of a step for which `with_early_means` saves a phase."""
 
 
 class Phase(NamedTuple):
