@@ -101,7 +101,8 @@ def shaped(log_probs: Tensor, choices: Choices, kinds: Kinds) -> Tensor:
         log_probs = log_probs.masked_fill(tokens == choices.banned[:, None], -math.inf)
     if kinds.tempers:
         peak = log_probs.amax(-1, keepdim=True).clamp(min=torch.finfo(log_probs.dtype).min)
-        temperature = choices.temperature[:, None].to(log_probs.dtype)
+        tiny = torch.finfo(log_probs.dtype).tiny  # a smaller temperature would be rounded to 0
+        temperature = choices.temperature[:, None].to(log_probs.dtype).clamp(min=tiny)
         log_probs = torch.where(temperature == 1, log_probs, renormalise((log_probs - peak) / temperature))
     if kinds.cuts:
         log_probs = cut_tail(log_probs, choices)

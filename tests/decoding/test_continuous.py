@@ -394,6 +394,14 @@ def test_steps_are_divided_evenly_between_looks(count: int, most: int, first: in
     assert divided(count, most) == first
 
 
+def test_a_tiny_temperature_is_greedy() -> None:
+    stepper, _ = body_stepper("lstm")
+    choices = [Choice(temperature=1e-300), Choice(is_greedy=True)]
+    rows = written_by(Continuous(stepper), [RowRequest([1], 9, (), choice) for choice in choices])
+    tiny, greedy = ([each.token for each in row] for row in rows)
+    assert tiny == greedy
+
+
 def test_a_row_without_a_possible_token_fails_and_others_continue() -> None:
     batch = Continuous(Transition([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 0]]), most_rows=4)
     bad, good = batch.join(RowRequest([2], 5)), batch.join(RowRequest([1], 5))
