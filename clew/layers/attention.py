@@ -260,18 +260,15 @@ class SelfAttention(SequenceLayer):
         return self.join(context)
 
     def project(self, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
-        position = self.attention.position
         together = self.together(x, self.query, self.key, self.value)
-        if together is None:
+        if together is not None:
+            heads = [self.num_heads, self.num_kv_heads, self.num_kv_heads]
+            query, key, value = split_heads(together, self.head_dim).split_with_sizes(heads, 1)
+        else:
             query, key, value = (split_heads(part(x), self.head_dim) for part in (self.query, self.key, self.value))
-            if position is not None:
-                query, key = position.rotate(query, places.positions), position.rotate(key, places.positions)
-            return query, key, value
-        heads = [self.num_heads, self.num_kv_heads]
-        rotated, value = split_heads(together, self.head_dim).split_with_sizes([sum(heads), self.num_kv_heads], 1)
-        if position is not None:
-            rotated = position.rotate(rotated, places.positions)
-        query, key = rotated.split_with_sizes(heads, 1)
+        if (position := self.attention.position) is not None:
+            positions = places.positions
+            query, key = position.rotate(query, positions), position.rotate(key, positions)
         return query, key, value
 
     def _apply(self, fn: Any, recurse: bool = True) -> "SelfAttention":

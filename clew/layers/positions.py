@@ -52,7 +52,6 @@ class Position(nn.Module):
         return x
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Rotate queries, keys, or the heads of both together, (batch, heads, length, head_dim)."""
         return x
 
     def scores(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
