@@ -335,6 +335,9 @@ def test_compiled_in_its_own_autocast_region_products_are_in_half_precision():
     torch.testing.assert_close(gradients(ours, hidden), gradients(theirs, hidden))
 
 
+OF_TORCH_2_11 = "|does not require grad" if torch.__version__.startswith("2.11.") else ""
+
+
 @pytest.mark.parametrize("backend", [None, "eager", "aot_eager"])
 def test_gradients_of_gradients_are_rejected(backend):
     torch._dynamo.reset()
@@ -344,7 +347,9 @@ def test_gradients_of_gradients_are_rejected(backend):
         return cross_entropy(hidden, weight, bias, targets, rows=2)[0].square()
 
     loss = (cost if backend is None else torch.compile(cost, backend=backend, fullgraph=True))(hidden)
-    with pytest.raises(RuntimeError, match="once_differentiable|support double backward|does not require grad"):
+    with pytest.raises(
+        RuntimeError, match="once_differentiable|does not currently support double backward" + OF_TORCH_2_11
+    ):
         torch.autograd.grad(loss, hidden, create_graph=True)[0].sum().backward()
 
 
